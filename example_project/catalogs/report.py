@@ -1,0 +1,211 @@
+"""What the tables say once the scans are final. It reads, and keeps nothing in mind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+from django.db.models import Count, Sum
+from django.utils.translation import get_language_info
+
+from example_project.catalogs import broken
+from example_project.catalogs.commandlines import manage
+from example_project.catalogs.jobs import scan_catalog
+from example_project.catalogs.models import Catalog, Finding
+from example_project.catalogs.staging import GROUP_ROLLED_BACK
+from ultimat3_jobs.models import Job, OutboxEntry
+from ultimat3_jobs.states import RETRYABLE, State
+
+SOURCE_LANGUAGE = "en"
+"""The language of the messages themselves. Its catalogs are empty on purpose, so it is not ranked."""
+PAUSE = timedelta(seconds=5)
+"""Two jobs that ended further apart than this belong to different runs of the demo."""
+RANKED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """How far one language is, over all its catalogs."""
+
+    code: str
+    name: str
+    catalogs: int
+    messages: int
+    translated: int
+    percent: float  # rounded down, so that 100 means all
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A scan that was given up, and what starts it again."""
+
+    id: str
+    name: str
+    tenant: str | None
+    path: str
+    stop: str
+    attempts: int
+    reason: str
+    retry: str
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenOutcome:
+    """What became of a catalog that the demo broke on purpose."""
+
+    kind: str
+    path: str
+    state: str | None
+    stop: str
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class RolledBack:
+    """What is left of the group whose transaction is rolled back: nothing, in each of the three tables."""
+
+    group: str
+    staged: int
+    jobs: int
+    catalogs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The whole picture."""
+
+    rolled_back: RolledBack
+    jobs_by_state: dict[str, int]
+    jobs_done_more_than_once: int
+    seconds: float
+    jobs_per_second: float | None
+    outbox_by_outcome: dict[str, int]
+    catalogs: int
+    messages: int
+    findings: dict[str, int]
+    least_translated: list[Language]
+    most_translated: list[Language]
+    broken: list[BrokenOutcome]
+    dead_letters: list[DeadLetter]
+
+
+def read_report() -> Report:
+    """Read it all from the tables."""
+    jobs = Job.objects.filter(name=scan_catalog.name)
+    seconds, per_second = rate(
+        jobs.filter(state=State.DONE).order_by("finished_at").values_list("finished_at", flat=True)
+    )
+    languages = read_languages()
+    # Of equal shares, the one that stands for more comes first.
+    ascending = sorted(languages, key=lambda one: (one.translated / one.messages, -one.messages, one.code))
+    descending = sorted(languages, key=lambda one: (-one.translated / one.messages, -one.messages, one.code))
+    whole = Catalog.objects.aggregate(catalogs=Count("id"), messages=Sum("total", default=0))
+    return Report(
+        rolled_back=RolledBack(
+            group=GROUP_ROLLED_BACK,
+            staged=OutboxEntry.objects.filter(name=scan_catalog.name, tenant_id=GROUP_ROLLED_BACK).count(),
+            jobs=jobs.filter(tenant_id=GROUP_ROLLED_BACK).count(),
+            catalogs=Catalog.objects.filter(group=GROUP_ROLLED_BACK).count(),
+        ),
+        jobs_by_state={**dict.fromkeys(map(str, State), 0), **count_by(jobs.values_list("state", flat=True))},
+        jobs_done_more_than_once=done_more_than_once(),
+        seconds=seconds,
+        jobs_per_second=per_second,
+        outbox_by_outcome=count_by(
+            OutboxEntry.objects.filter(name=scan_catalog.name).values_list("outcome", flat=True),
+            none="waiting",
+        ),
+        catalogs=whole["catalogs"],
+        messages=whole["messages"],
+        findings=count_by(Finding.objects.values_list("problem", flat=True)),
+        least_translated=ascending[:RANKED],
+        most_translated=descending[:RANKED],
+        broken=[_outcome(one) for one in broken.ALL],
+        dead_letters=read_dead_letters(),
+    )
+
+
+def rate(moments: Iterable[datetime | None]) -> tuple[float, float | None]:
+    """Return the seconds in which jobs ended, and how many did in each.
+
+    Args:
+        moments: when each job ended, in order. A gap longer than `PAUSE` is time in which no demo ran.
+    """
+    ended = [moment for moment in moments if moment is not None]
+    gaps = [later - earlier for earlier, later in pairwise(ended)]
+    busy = [gap for gap in gaps if gap <= PAUSE]
+    seconds = sum(busy, timedelta()).total_seconds()
+    return round(seconds, 3), round(len(busy) / seconds, 1) if seconds else None
+
+
+def count_by(values: Iterable[str | None], none: str = "") -> dict[str, int]:
+    """Count equal values, in order; None counts under the name `none`."""
+    return dict(sorted(Counter(value if value is not None else none for value in values).items()))
+
+
+def done_more_than_once() -> int:
+    """Return how many keys have more than one finished scan: 0, unless something was scanned twice."""
+    done = Job.objects.filter(name=scan_catalog.name, state=State.DONE).order_by()
+    return done.values("tenant_id", "idempotency_key").annotate(rows=Count("id")).filter(rows__gt=1).count()
+
+
+def read_languages() -> list[Language]:
+    """Return every language but that of the messages themselves, over the catalogs of Django."""
+    rows = Catalog.objects.exclude(group=broken.GROUP).exclude(language=SOURCE_LANGUAGE).order_by("language")
+    sums = rows.values("language").annotate(
+        catalogs=Count("id"), messages=Sum("total"), done=Sum("translated")
+    )
+    return [
+        Language(
+            code=row["language"],
+            name=_language_name(row["language"]),
+            catalogs=row["catalogs"],
+            messages=row["messages"],
+            translated=row["done"],
+            percent=1000 * row["done"] // row["messages"] / 10,
+        )
+        for row in sums
+    ]
+
+
+def read_dead_letters() -> list[DeadLetter]:
+    """Return the scans that were given up, oldest first."""
+    letters = Job.objects.filter(state__in=RETRYABLE).order_by("finished_at", "id")
+    return [
+        DeadLetter(
+            id=str(letter.id),
+            name=letter.name,
+            tenant=letter.tenant_id,
+            path=str((letter.input or {}).get("path", "")),
+            stop=letter.stop,
+            attempts=letter.attempt,
+            reason=_reason(letter),
+            retry=manage("jobs", "retry", str(letter.id)),
+        )
+        for letter in letters
+    ]
+
+
+def _reason(letter: Job) -> str:
+    """Return the exception's own line out of the stored traceback, and the verdict that ends it."""
+    lines = letter.last_error.strip().splitlines() or [""]
+    raised = [line for line in lines if letter.error_class and line.startswith(letter.error_class)]
+    _, _, message = (raised or lines)[-1].rpartition(letter.error_class.rpartition(".")[0] + ".")
+    return f"{message}; {lines[-1]}" if raised else message
+
+
+def _outcome(one: broken.Broken) -> BrokenOutcome:
+    row = broken.outcome_of(one)
+    if row is None:
+        return BrokenOutcome(one.kind, one.path, None, "", 0)
+    return BrokenOutcome(one.kind, one.path, row.state, row.stop, row.attempt)
+
+
+def _language_name(code: str) -> str:
+    try:
+        return str(get_language_info(code)["name"])
+    except KeyError:
+        return code

@@ -1,0 +1,79 @@
+"""`python -m tests [ARGUMENT ...]`: the whole suite on SQLite, then on a real PostgreSQL.
+
+That is the PostgreSQL of `DATABASE_URL` where it names one, otherwise the embedded server. The arguments are
+pytest's. The exit status is 0 where both runs passed and ran tests.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from xml.etree import ElementTree
+
+from tests.embedded_postgres import embedded_postgres
+
+ROOT_DIRECTORY = Path(__file__).resolve().parent.parent
+SQLITE = "sqlite://:memory:"  # the test database itself is a file, made by the suite
+PYTEST_ENDS = 120  # seconds for pytest to clean up after an interrupt
+
+
+def main(arguments: list[str]) -> int:
+    """Run the suite on both databases and return the exit status."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tests-")))
+        url = os.environ.get("DATABASE_URL", "")
+        if url.split(":")[0] in {"postgres", "postgresql", "psql", "pgsql"}:
+            server = "the PostgreSQL of DATABASE_URL"
+        else:
+            server, url = "an embedded PostgreSQL", stack.enter_context(embedded_postgres())
+        runs = [("SQLite", SQLITE), (server, url)]
+        statuses, totals = [], Counter[str]()
+        for name, database_url in runs:
+            print(f"\n== The suite on {name}", flush=True)
+            report = folder / f"{len(statuses)}.xml"
+            statuses.append(run_pytest(database_url, report, arguments))
+            totals += count(report)
+    failed = totals["failures"] + totals["errors"]
+    skipped = f", {totals['skipped']} skipped" if totals["skipped"] else ""
+    print()
+    for (name, _), status in zip(runs, statuses, strict=True):
+        print(f"{name}: {'passed' if status == 0 else f'FAILED (pytest ended with {status})'}")
+    print(f"{totals['tests'] - failed - totals['skipped']} passed, {failed} failed{skipped}", flush=True)
+    return max(abs(status) for status in statuses)
+
+
+def run_pytest(database_url: str, report: Path, arguments: list[str]) -> int:
+    """Run pytest in a process of its own, and wait until it has cleaned up, also where it is interrupted."""
+    command = [sys.executable, "-m", "pytest", f"--junit-xml={report}", *arguments]
+    pytest = subprocess.Popen(command, cwd=ROOT_DIRECTORY, env={**os.environ, "DATABASE_URL": database_url})
+    try:
+        return pytest.wait()
+    except (KeyboardInterrupt, SystemExit) as stopped:
+        # A Ctrl-C has reached pytest as well; a SIGTERM has not.
+        if isinstance(stopped, SystemExit):
+            pytest.send_signal(signal.SIGINT)
+        pytest.wait(PYTEST_ENDS)
+        raise
+
+
+def count(report: Path) -> Counter[str]:
+    """Return the number of tests, failures, errors and skipped of pytest's report."""
+    if not report.exists():
+        return Counter()
+    kinds = ("tests", "failures", "errors", "skipped")
+    suites = ElementTree.parse(report).getroot().iter("testsuite")
+    return Counter({kind: sum(int(suite.get(kind, 0)) for suite in suites) for kind in kinds})
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)

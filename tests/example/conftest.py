@@ -1,0 +1,157 @@
+"""The demo as a real process, on a database that nobody has migrated yet."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+from django.db.backends.base.base import BaseDatabaseWrapper
+from pytest_django import DjangoDbBlocker
+
+from tests.processes import Child, Processes, wait_for
+
+SECRET = "never-to-be-shown"
+DEMO_TAKES = 240.0  # seconds, at most, on a machine that has other things to do
+
+# The output that counts goes to a file of its own, apart from progress and logs.
+SCRIPT = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background has it ignored
+os.dup2(os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+sys.argv[0] = "manage.py"
+from django.core.management import execute_from_command_line
+execute_from_command_line(["manage.py", *sys.argv[2:]])
+"""
+
+
+class Demo:
+    """Starts the demo on a fresh database, and looks into its tables."""
+
+    def __init__(self, folder: Path, url: str, database: BaseDatabaseWrapper) -> None:
+        self.folder = folder
+        self.database = database
+        self.environment = {
+            "DJANGO_SETTINGS_MODULE": "example_project.settings",
+            "DEMO_FOLDER": str(folder / "demo"),
+            "LOG_LEVEL": "INFO",
+        }
+        self.processes = Processes(folder, url)
+
+    def start(self, *arguments: str) -> Child:
+        """Start the demo with these arguments."""
+        return self.processes.start("-c", SCRIPT, str(self._output), "demo", *arguments, env=self.environment)
+
+    def run(self, *arguments: str) -> str:
+        """Run the demo to its end and return what it printed on standard output."""
+        child = self.start(*arguments)
+        status = child.wait(DEMO_TAKES)
+        assert status == 0, f"the demo ended with {status}:\n{child.output()}\n{self.worker_log()}"
+        return self._output.read_text()
+
+    def run_json(self) -> dict[str, Any]:
+        """Run `demo --json` to its end and return its object."""
+        printed = json.loads(self.run("--json"))
+        assert isinstance(printed, dict)
+        return printed
+
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement; none while its tables are not there yet."""
+        with self.database.cursor() as cursor:
+            try:
+                cursor.execute(statement)
+            except self.database.Database.Error:
+                return []
+            return list(cursor.fetchall())
+
+    def count(self, statement: str) -> int:
+        """Return the one number that a statement selects; 0 while its tables are not there yet."""
+        rows = self.query(statement)
+        return int(rows[0][0]) if rows else 0
+
+    def worker_log(self) -> str:
+        """Return what the worker of the latest run logged."""
+        log = self.folder / "demo" / "worker.log"
+        return log.read_text(errors="replace") if log.exists() else ""
+
+    def worker_pid(self, child: Child) -> int:
+        """Return the process id of the worker that a running demo says it has started."""
+        output = child.wait_for_output("started, its log is")
+        return int(output.partition("worker ")[2].split()[0])
+
+    @property
+    def _output(self) -> Path:
+        return self.folder / "stdout"
+
+
+def is_alive(pid: int) -> bool:
+    """Whether there is a process of that id that has not ended; one whose parent has yet to notice has."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")
+    return not (status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+def wait_until_ended(pid: int) -> None:
+    """Wait until that process has ended; it is killed if it does not."""
+    try:
+        wait_for(lambda: not is_alive(pid), f"process {pid} ends")
+    except AssertionError:
+        os.kill(pid, signal.SIGKILL)
+        raise
+
+
+@pytest.fixture
+def fresh_database(
+    tmp_path: Path, django_db_blocker: DjangoDbBlocker
+) -> Iterator[tuple[str, Callable[[], BaseDatabaseWrapper]]]:
+    """Make an empty database; yield its URL, and what opens a connection to it."""
+    opened: list[BaseDatabaseWrapper] = []
+    name = str(tmp_path / "fresh.sqlite3") if connection.vendor == "sqlite" else f"demo_{uuid4().hex}"
+
+    def connect() -> BaseDatabaseWrapper:
+        opened.append(connection.copy())
+        opened[-1].settings_dict["NAME"] = name
+        return opened[-1]
+
+    with django_db_blocker.unblock():
+        if connection.vendor == "sqlite":
+            yield f"sqlite:///{quote(name)}", connect
+        else:
+            with connection._nodb_cursor() as cursor:
+                cursor.execute(f"CREATE DATABASE {name}")
+            try:
+                yield _with_secret(os.environ["DATABASE_URL"], name), connect
+            finally:
+                with connection._nodb_cursor() as cursor:
+                    cursor.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        for one in opened:
+            one.close()
+
+
+def _with_secret(url: str, name: str) -> str:
+    """Return the URL of another database of that server, with a password where it asks for none."""
+    parts = urlsplit(url)
+    parts = parts._replace(path=f"{parts.path.rpartition('/')[0]}/{name}")
+    if not parts.password:
+        user, _, host = parts.netloc.rpartition("@")
+        parts = parts._replace(netloc=f"{user.rstrip(':') or 'postgres'}:{SECRET}@{host}")
+    return parts.geturl()
+
+
+@pytest.fixture
+def demo(tmp_path: Path, fresh_database: tuple[str, Callable[[], BaseDatabaseWrapper]]) -> Iterator[Demo]:
+    """The demo on a fresh database. What it leaves running is ended after the test."""
+    url, connect = fresh_database
+    started = Demo(tmp_path, url, connect())
+    with started.processes:
+        yield started

@@ -1,0 +1,29 @@
+"""Durable background jobs for Django.
+
+A job's way through the package is seven hops, each in a file named after its verb:
+
+    1 enqueue  -> 2 stage          -> 3 relay          -> 4 queue    -> 5 claim  -> 6 execute  -> 7 settle
+    enqueue.py    outbox/stage.py     outbox/relay.py     drivers/      worker/claim.py, execute.py, settle.py
+"""
+
+from ultimat3_jobs.context import Run, current_tenant
+from ultimat3_jobs.control import Aborted
+from ultimat3_jobs.enqueue import EnqueueResult
+from ultimat3_jobs.errors import JobsError
+from ultimat3_jobs.job import Job, JobCall, job
+from ultimat3_jobs.keys import NO_TENANT
+from ultimat3_jobs.retry import Retry
+
+__all__ = [
+    "NO_TENANT",
+    "Aborted",
+    "EnqueueResult",
+    "Job",
+    "JobCall",
+    "JobsError",
+    "Retry",
+    "Run",
+    "current_tenant",
+    "job",
+]
+__version__ = "0.1.0.dev0"

@@ -1,0 +1,50 @@
+"""What a failed attempt means for its job: pure decisions from the error, the policy and the count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from ultimat3_jobs.durations import format_duration
+from ultimat3_jobs.errors import InputInvalid, ResultInvalid
+from ultimat3_jobs.retry import Retry
+from ultimat3_jobs.states import Stop
+
+# A second run would end the same way: the stored input or the result does not change by itself.
+_ALWAYS_TERMINAL: tuple[type[BaseException], ...] = (InputInvalid, ResultInvalid)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What follows a failed attempt: another after `delay`, or the end for the reason `stop`."""
+
+    verdict: str
+    stop: Stop | None = None
+    delay: timedelta = timedelta(0)
+
+
+def decide(error: BaseException, *, attempt: int, max_attempts: int, retry: Retry) -> Decision:
+    """Return what follows.
+
+    Args:
+        error: what the attempt raised.
+        attempt: its number; 1 is the first.
+        max_attempts: attempts at most, as stored with the job.
+        retry: the job's policy.
+    """
+    ending = "dead" if retry.dead_letter else "failed"
+    kind = _matching(error, (*retry.terminal, *_ALWAYS_TERMINAL))
+    if kind is not None:
+        rule = f"{kind.__name__} is terminal for this job"
+        return Decision(f"{ending} ({Stop.TERMINAL}): {rule}; attempt {attempt} of {max_attempts}", stop=Stop.TERMINAL)
+    if attempt >= max_attempts:
+        return Decision(
+            f"{ending} ({Stop.EXHAUSTED}): attempt {attempt} of {max_attempts} was the last",
+            stop=Stop.EXHAUSTED,
+        )
+    delay = retry.delay_after(attempt)
+    return Decision(f"retry in {format_duration(delay)}: attempt {attempt} of {max_attempts} failed", delay=delay)
+
+
+def _matching(error: BaseException, kinds: tuple[type[BaseException], ...]) -> type[BaseException] | None:
+    return next((kind for kind in kinds if isinstance(error, kind)), None)

@@ -1,0 +1,59 @@
+"""The run a body is in: what it may ask of its job, and the tenant it works for."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextvars import ContextVar
+from uuid import UUID
+
+from ultimat3_jobs.control import Aborted
+from ultimat3_jobs.records import ClaimedJob
+
+_tenant: ContextVar[str | None] = ContextVar("ultimat3_jobs_tenant", default=None)
+
+
+def current_tenant() -> str | None:
+    """Return the tenant of the run that is being executed, or None outside a run and for NO_TENANT."""
+    return _tenant.get()
+
+
+def install_tenant(tenant: str | None) -> None:
+    """Make `tenant` the current one for the rest of this context. Each run has a context of its own."""
+    _tenant.set(tenant)
+
+
+class Run:
+    """One attempt of one job, as its body gets it.
+
+    Attributes:
+        id: of the job's row.
+        run_id: the same across attempts and moves between drivers.
+        attempt: number of this attempt; 1 is the first.
+        max_attempts: attempts at most.
+        tenant: the tenant (text), or None for NO_TENANT.
+        enqueued_by: who asked for the work. Attribution, never authority.
+        cancelled: set when the run should stop: cancelled, or its lease lost. Hand it to what the body calls.
+        logger: carries the job's name and id.
+    """
+
+    def __init__(self, job: ClaimedJob) -> None:
+        self.id: UUID = job.claim.id
+        self.run_id: UUID = job.run_id
+        self.attempt = job.attempt
+        self.max_attempts = job.max_attempts
+        self.tenant = job.tenant_id
+        self.enqueued_by = job.enqueued_by
+        self.cancelled = threading.Event()
+        self.logger = logging.LoggerAdapter(
+            logging.getLogger(f"ultimat3_jobs.run.{job.name}"),
+            {"job_id": str(self.id), "attempt": job.attempt},
+        )
+
+    def check_cancelled(self) -> None:
+        """Raise `Aborted` where the run should stop."""
+        if self.cancelled.is_set():
+            raise Aborted(f"run {self.run_id} was told to stop")
+
+    def __repr__(self) -> str:
+        return f"<Run {self.run_id} attempt {self.attempt}/{self.max_attempts}>"

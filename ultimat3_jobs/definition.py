@@ -1,0 +1,53 @@
+"""What a declaration says of a job: one frozen value that the enqueue and the worker read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal
+
+from ultimat3_jobs.durations import format_duration
+from ultimat3_jobs.inputs import InputCodec
+from ultimat3_jobs.retry import Retry
+
+WhileRunning = Literal["join", "again"]
+OnKeyReuse = Literal["error", "warn"]
+OnConflict = Literal["join", "error"]
+
+
+@dataclass(frozen=True, eq=False)
+class JobDefinition:
+    """A declared job."""
+
+    name: str
+    func: Callable[..., Any]
+    codec: InputCodec
+    key_of: Callable[[Mapping[str, Any]], str]
+    tenant_of: Callable[[Mapping[str, Any]], str | None]
+    has_tenant: bool
+    retry: Retry
+    queue: str | None
+    """None: the default queue of the settings."""
+    priority: int
+    dedupe_for: timedelta | None
+    while_running: WhileRunning
+    on_key_reuse: OnKeyReuse
+    aliases: tuple[str, ...]
+
+    def describe(self) -> dict[str, object]:
+        """Return the declaration as plain JSON values; it holds no key and no input."""
+        return {
+            "name": self.name,
+            "aliases": sorted(self.aliases),
+            "function": f"{self.func.__module__}.{self.func.__qualname__}",
+            "description": (self.func.__doc__ or "").strip().partition("\n")[0],
+            "queue": self.queue,
+            "priority": self.priority,
+            "tenant": self.has_tenant,
+            "input": self.codec.describe(),
+            "retry": self.retry.describe(),
+            "dedupe_for": None if self.dedupe_for is None else format_duration(self.dedupe_for),
+            "while_running": self.while_running,
+            "on_key_reuse": self.on_key_reuse,
+        }

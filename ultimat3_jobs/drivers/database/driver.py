@@ -1,0 +1,135 @@
+"""The driver contract over named statements on the project's own database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import ClassVar
+from uuid import UUID
+
+from django.db import IntegrityError, connections, transaction
+
+from ultimat3_jobs.aliases import queue_alias
+from ultimat3_jobs.drivers.base import Capability, Driver
+from ultimat3_jobs.drivers.database import rows, settlements
+from ultimat3_jobs.drivers.database.enqueue import enqueue, find_holders
+from ultimat3_jobs.models import Job
+from ultimat3_jobs.records import (
+    Ack,
+    Claim,
+    ClaimedJob,
+    EnqueueRequest,
+    Nack,
+    QueueSelection,
+    QueueStats,
+    Receipt,
+    Renewal,
+    RetryVerdict,
+    Swept,
+)
+from ultimat3_jobs.sql import run
+from ultimat3_jobs.states import RETRYABLE
+
+STATS_CAP = 10_000
+
+
+class DatabaseDriver(Driver):
+    """The queue in `x_jobs`: SKIP LOCKED on PostgreSQL, one writer at a time on SQLite."""
+
+    capabilities: ClassVar[Capability] = Capability.PRIORITIES | Capability.INTROSPECT | Capability.JOINS_TRANSACTION
+
+    def enqueue(self, requests: Sequence[EnqueueRequest]) -> list[Receipt]:
+        return enqueue(queue_alias(), requests) if requests else []
+
+    def find_holders(self, requests: Sequence[EnqueueRequest]) -> list[Receipt | None]:
+        return find_holders(queue_alias(), requests) if requests else []
+
+    def claim(self, *, worker: str, limit: int, lease: timedelta, queues: QueueSelection) -> list[ClaimedJob]:
+        claimed = run(
+            queue_alias(),
+            "claim",
+            {
+                "worker": worker,
+                "limit": limit,
+                "lease": lease.total_seconds(),
+                "only": rows.encode_names(queues.only),
+                "excluded": rows.encode_names(queues.excluded),
+            },
+        )
+        # RETURNING gives rows in no order of its own.
+        claimed.sort(key=lambda row: (-row[12], row[13], rows.uuid(row[0])))
+        return [rows.claimed_job(row) for row in claimed]
+
+    def ack(self, acks: Sequence[Ack]) -> list[bool]:
+        return settlements.ack(queue_alias(), acks) if acks else []
+
+    def nack(self, nacks: Sequence[Nack]) -> list[bool]:
+        return settlements.nack(queue_alias(), nacks) if nacks else []
+
+    def heartbeat(self, claims: Sequence[Claim], *, lease: timedelta) -> list[Renewal]:
+        if not claims:
+            return []
+        alias = queue_alias()
+        batch = rows.encode(map(rows.claim_row, claims))
+        renewed = {
+            rows.uuid(row[0]) for row in run(alias, "heartbeat", {"rows": batch, "lease": lease.total_seconds()})
+        }
+        left = [claim for claim in claims if claim.id not in renewed]
+        held = self._held(alias, left)
+        return [
+            Renewal.RENEWED if claim.id in renewed else Renewal.BUSY if claim.id in held else Renewal.LOST
+            for claim in claims
+        ]
+
+    def promote(self, *, limit: int) -> int:
+        return len(run(queue_alias(), "promote", {"limit": limit}))
+
+    def sweep(self, *, limit: int) -> list[Swept]:
+        return settlements.sweep(queue_alias(), limit=limit)
+
+    def stats(self) -> list[QueueStats]:
+        found = []
+        for queue, ready, delayed, suspended, running, dead, age in run(queue_alias(), "stats", {"cap": STATS_CAP}):
+            found.append(
+                QueueStats(
+                    queue=queue,
+                    ready=ready,
+                    delayed=delayed,
+                    suspended=suspended,
+                    running=running,
+                    dead=dead,
+                    oldest_ready_seconds=None if age is None else float(age),
+                    capped=STATS_CAP in (ready, delayed + suspended, running, dead),
+                )
+            )
+        return found
+
+    def retry(self, ids: Sequence[UUID], *, by: str = "", reason: str = "") -> list[RetryVerdict]:
+        return [self._retry_one(job_id, by=by, reason=reason) for job_id in ids]
+
+    def close(self) -> None:
+        connections[queue_alias()].close()
+
+    def _held(self, alias: str, claims: Sequence[Claim]) -> set[UUID]:
+        if not claims:
+            return set()
+        batch = rows.encode(map(rows.claim_row, claims))
+        return {rows.uuid(row[0]) for row in run(alias, "held", {"rows": batch})}
+
+    def _retry_one(self, job_id: UUID, *, by: str, reason: str) -> RetryVerdict:
+        alias = queue_alias()
+        try:
+            with transaction.atomic(using=alias):
+                retried = bool(run(alias, "retry", {"id": job_id.hex}))
+                if retried:
+                    log = [{"id": rows.new_id(), "job_id": job_id.hex, "by": by, "reason": reason}]
+                    run(alias, "log_retries", {"rows": rows.encode(log)})
+        except IntegrityError:
+            # Another row took the key between the look and the write; the others of the batch go on.
+            return RetryVerdict.KEY_HELD
+        if retried:
+            return RetryVerdict.RETRIED
+        job = Job.objects.using(alias).only("state").filter(pk=job_id).first()
+        if job is None:
+            return RetryVerdict.NOT_FOUND
+        return RetryVerdict.KEY_HELD if job.state in RETRYABLE else RetryVerdict.NOT_RETRYABLE

@@ -1,0 +1,128 @@
+"""Queuing under keys: insert, or join the row that holds the key, or ask it to run again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from ultimat3_jobs.drivers.database import rows
+from ultimat3_jobs.errors import DriverUnavailable
+from ultimat3_jobs.records import EnqueueRequest, Receipt
+from ultimat3_jobs.sql import run
+
+# A key can be let go between the insert that met it and the look-up of its holder. Each round then starts over; a key
+# that keeps changing hands this often points at a transaction which cannot see what others commit.
+ROUNDS = 20
+
+
+class Holder(NamedTuple):
+    """The row that holds a key."""
+
+    id: UUID
+    run_id: UUID
+    fingerprint: str
+    attempt: int
+    finished: bool
+    expired: bool
+
+
+def enqueue(alias: str, requests: Sequence[EnqueueRequest]) -> list[Receipt]:
+    """Queue or join every request; one receipt each, in their order."""
+    receipts: dict[int, Receipt] = {}
+    waiting = dict(enumerate(requests))
+    for _ in range(ROUNDS):
+        _insert(alias, waiting, receipts)
+        if not waiting:
+            return [receipts[position] for position in range(len(requests))]
+        _join(alias, waiting, receipts)
+        if not waiting:
+            return [receipts[position] for position in range(len(requests))]
+    left = next(iter(waiting.values()))
+    raise DriverUnavailable(
+        f"the key {left.idempotency_key!r} of {left.name} is held by a row that this transaction cannot see",
+        fix="enqueue under READ COMMITTED, PostgreSQL's default, or outside the transaction",
+    )
+
+
+def find_holders(alias: str, requests: Sequence[EnqueueRequest]) -> list[Receipt | None]:
+    """Say for each request what joining would give now, or None where its key is free."""
+    holders = _look_up(alias, dict(enumerate(requests)))
+    found: list[Receipt | None] = []
+    for position, request in enumerate(requests):
+        holder = holders.get(position)
+        found.append(None if holder is None or holder.expired else _receipt(request, holder))
+    return found
+
+
+def _insert(alias: str, waiting: dict[int, EnqueueRequest], receipts: dict[int, Receipt]) -> None:
+    batch = rows.encode(rows.request_row(request) for request in waiting.values())
+    queued = {rows.uuid(row[0]) for row in run(alias, "enqueue", {"rows": batch})}
+    for position, request in list(waiting.items()):
+        if request.id in queued:
+            receipts[position] = Receipt(request.id, request.id)
+            del waiting[position]
+
+
+def _join(alias: str, waiting: dict[int, EnqueueRequest], receipts: dict[int, Receipt]) -> None:
+    holders = _look_up(alias, waiting)
+    expired = [holder for holder in holders.values() if holder.expired]
+    if expired:
+        run(alias, "release_keys", {"rows": rows.encode({"id": holder.id.hex} for holder in expired)})
+    again: dict[int, Holder] = {}
+    for position, holder in holders.items():
+        request = waiting[position]
+        if holder.expired:
+            continue
+        receipt = _receipt(request, holder)
+        if receipt.asked_again:
+            again[position] = holder
+        else:
+            receipts[position] = receipt
+            del waiting[position]
+    asked = _ask_again(alias, waiting, again)
+    for position, holder in again.items():
+        if holder.id in asked:
+            receipts[position] = _receipt(waiting[position], holder)
+            del waiting[position]
+
+
+def _look_up(alias: str, waiting: dict[int, EnqueueRequest]) -> dict[int, Holder]:
+    batch = rows.encode(
+        {
+            "position": position,
+            "name": request.name,
+            "tenant_id": request.tenant_id,
+            "idempotency_key": request.idempotency_key,
+        }
+        for position, request in waiting.items()
+    )
+    return {row[0]: _holder(row[1:]) for row in run(alias, "holders", {"rows": batch})}
+
+
+def _holder(row: tuple[Any, ...]) -> Holder:
+    job_id, run_id, fingerprint, attempt, finished, expired = row
+    return Holder(rows.uuid(job_id), rows.uuid(run_id), fingerprint, attempt, bool(finished), bool(expired))
+
+
+def _receipt(request: EnqueueRequest, holder: Holder) -> Receipt:
+    reused = holder.fingerprint != request.fingerprint
+    if reused and request.on_key_reuse == "error":
+        return Receipt(holder.id, holder.run_id, joined=False, reused=True)
+    # A row that has begun may have read the data before the caller changed it.
+    begun = holder.attempt > 0 and not holder.finished
+    asked_again = begun and request.while_running == "again"
+    return Receipt(holder.id, holder.run_id, joined=True, reused=reused, asked_again=asked_again)
+
+
+def _ask_again(alias: str, waiting: dict[int, EnqueueRequest], again: dict[int, Holder]) -> set[UUID]:
+    if not again:
+        return set()
+    # One row for each holder: of several requests in one batch the last is the one that follows.
+    asks = {
+        holder.id: {"id": holder.id.hex, "request": msgspec.json.encode(waiting[position]).decode()}
+        for position, holder in again.items()
+    }
+    return {rows.uuid(row[0]) for row in run(alias, "ask_again", {"rows": rows.encode(asks.values())})}

@@ -1,0 +1,121 @@
+"""Records to rows and back. Batches travel as one JSON parameter, so that a statement has one text for any size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from ultimat3_jobs.fields import SQLITE_FORMAT
+from ultimat3_jobs.ids import uuid7
+from ultimat3_jobs.records import Ack, Claim, ClaimedJob, EnqueueRequest, Nack, NackKind
+
+_encoder = msgspec.json.Encoder()
+
+
+def encode(rows: Iterable[dict[str, Any]]) -> str:
+    """Return rows as the JSON text that the statements take as `:rows`."""
+    return _encoder.encode(list(rows)).decode()
+
+
+def encode_names(names: Iterable[str]) -> str:
+    """Return names as the JSON array of text that the `claim` statement takes."""
+    return _encoder.encode(list(names)).decode()
+
+
+def new_id() -> str:
+    """Return a fresh id as the rows carry it."""
+    return uuid7().hex
+
+
+def instant(moment: datetime | None) -> str | None:
+    """Return an aware datetime as the text in UTC that both dialects read."""
+    return None if moment is None else moment.astimezone(UTC).strftime(SQLITE_FORMAT)
+
+
+def parse_instant(text: str) -> datetime:
+    """Read what `instant` wrote."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def uuid(value: Any) -> UUID:
+    """Return an id as the database gave it: a UUID, or its 32 digits."""
+    return value if isinstance(value, UUID) else UUID(value)
+
+
+def request_row(request: EnqueueRequest) -> dict[str, Any]:
+    """An EnqueueRequest as a row of the `enqueue` and `stage` statements."""
+    return {
+        "id": request.id.hex,
+        "name": request.name,
+        "queue": request.queue,
+        "input": request.input,
+        "fingerprint": request.fingerprint,
+        "idempotency_key": request.idempotency_key,
+        "tenant_id": request.tenant_id,
+        "max_attempts": request.max_attempts,
+        "priority": request.priority,
+        "run_at": instant(request.run_at),
+        "delay": request.delay,
+        "dedupe_for": request.dedupe_for,
+        "while_running": request.while_running,
+        "on_key_reuse": request.on_key_reuse,
+        "enqueued_by": request.enqueued_by,
+        "traceparent": request.traceparent,
+        "requested_at": instant(request.requested_at),
+    }
+
+
+def claim_row(claim: Claim) -> dict[str, Any]:
+    """A Claim as a row of the fenced statements."""
+    return {"id": claim.id.hex, "token": claim.token.hex}
+
+
+def ack_row(ack: Ack) -> dict[str, Any]:
+    """An Ack as a row of the `ack` statement."""
+    return claim_row(ack.claim) | {"result": ack.result}
+
+
+def nack_row(nack: Nack) -> dict[str, Any]:
+    """A Nack as a row of the `nack` statement."""
+    failure = nack.failure
+    return claim_row(nack.claim) | {
+        "kind": nack.kind,
+        "delay": nack.delay,
+        "stop": nack.stop,
+        "dead_letter": nack.dead_letter,
+        "park_reason": nack.park_reason,
+        "text": failure and failure.text,
+        "cause": failure and failure.cause,
+        "error_class": failure and failure.error_class,
+        "error_place": failure and failure.error_place,
+    }
+
+
+def failure_row(nack: Nack) -> dict[str, Any]:
+    """A failed attempt as a row of the `log_failures` statement."""
+    decision = nack.stop if nack.kind is NackKind.BURY else nack.kind
+    return {"id": new_id(), "job_id": nack.claim.id.hex, "decision": decision}
+
+
+def claimed_job(row: tuple[Any, ...]) -> ClaimedJob:
+    """A row of the `claim` statement as a ClaimedJob."""
+    (
+        job_id, token, run_id, name, queue, job_input, tenant_id, attempt, max_attempts, parks, enqueued_by, traceparent,
+    ) = row[:12]  # fmt: skip
+    return ClaimedJob(
+        claim=Claim(uuid(job_id), uuid(token)),
+        run_id=uuid(run_id),
+        name=name,
+        queue=queue,
+        input=job_input,
+        tenant_id=tenant_id,
+        attempt=attempt,
+        max_attempts=max_attempts,
+        parks=parks,
+        enqueued_by=enqueued_by,
+        traceparent=traceparent,
+    )

@@ -1,0 +1,106 @@
+"""Ending claims: ack, nack and sweep, each with the successors of rows that were asked again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from django.db import transaction
+
+from ultimat3_jobs.drivers.database import rows
+from ultimat3_jobs.drivers.database.enqueue import enqueue
+from ultimat3_jobs.records import Ack, Claim, EnqueueRequest, Nack, Swept
+from ultimat3_jobs.sql import run
+from ultimat3_jobs.states import Stop
+
+WORKER_LOST = "WorkerLost"
+WORKER_LOST_CAUSE = hashlib.sha256(WORKER_LOST.encode()).hexdigest()
+LAPSED_TEXT = (
+    "the worker that ran this job stopped renewing its lease: it was killed, lost its host or its database\n"
+    "verdict: the attempt counts; the next one starts when a worker is free"
+)
+LOST_TEXT = (
+    "the worker that ran this job stopped renewing its lease: it was killed, lost its host or its database\n"
+    f"verdict: dead ({Stop.WORKER_LOST}): worker lost on the final attempt"
+)
+
+
+def ack(alias: str, acks: Sequence[Ack]) -> list[bool]:
+    """End jobs as done; tell for each whether its row is ended by its claim."""
+    by_id = {one.claim.id: one for one in acks}
+    landed = {rows.uuid(row[0]) for row in _run_ack(alias, list(by_id.values()), with_rerun=False)}
+    left = [one for one in by_id.values() if one.claim.id not in landed]
+    if left:
+        with transaction.atomic(using=alias):
+            ended = _run_ack(alias, left, with_rerun=True)
+            _enqueue_successors(alias, [(row[0], row[1]) for row in ended])
+        landed.update(rows.uuid(row[0]) for row in ended)
+        landed.update(_already_settled(alias, [one.claim for one in left if one.claim.id not in landed]))
+    return [one.claim.id in landed for one in acks]
+
+
+def nack(alias: str, nacks: Sequence[Nack]) -> list[bool]:
+    """Settle jobs that did not end well or did not run; tell for each whether it landed."""
+    by_id = {one.claim.id: one for one in nacks}
+    with transaction.atomic(using=alias):
+        batch = rows.encode(rows.nack_row(one) for one in by_id.values())
+        settled = run(alias, "nack", {"rows": batch, "with_rerun": True})
+        landed = {rows.uuid(row[0]) for row in settled}
+        failures = [one for one in by_id.values() if one.failure and one.claim.id in landed]
+        if failures:
+            run(alias, "log_failures", {"rows": rows.encode(map(rows.failure_row, failures))})
+        _enqueue_successors(alias, [(row[0], row[1]) for row in settled])
+    landed.update(_already_settled(alias, [one.claim for one in nacks if one.claim.id not in landed]))
+    return [one.claim.id in landed for one in nacks]
+
+
+def sweep(alias: str, *, limit: int) -> list[Swept]:
+    """Take lapsed jobs from their workers; the dead ones leave their key to the successor they were asked for."""
+    with transaction.atomic(using=alias):
+        swept = run(
+            alias,
+            "sweep",
+            {
+                "limit": limit,
+                "lapsed_text": LAPSED_TEXT,
+                "lost_text": LOST_TEXT,
+                "error_class": WORKER_LOST,
+                "cause": WORKER_LOST_CAUSE,
+            },
+        )
+        if swept:
+            history = [
+                {
+                    "id": rows.new_id(),
+                    "job_id": rows.uuid(row[0]).hex,
+                    "decision": Stop.WORKER_LOST if row[3] == "dead" else "retry",
+                }
+                for row in swept
+            ]
+            run(alias, "log_failures", {"rows": rows.encode(history)})
+            _enqueue_successors(alias, [(row[0], row[4]) for row in swept])
+    return [Swept(rows.uuid(row[0]), row[1], row[2], row[3]) for row in swept]
+
+
+def _run_ack(alias: str, acks: Sequence[Ack], *, with_rerun: bool) -> list[tuple[Any, ...]]:
+    batch = rows.encode(rows.ack_row(one) for one in acks)
+    return run(alias, "ack", {"rows": batch, "with_rerun": with_rerun})
+
+
+def _already_settled(alias: str, claims: Sequence[Claim]) -> set[UUID]:
+    if not claims:
+        return set()
+    batch = rows.encode(map(rows.claim_row, claims))
+    return {rows.uuid(row[0]) for row in run(alias, "settled", {"rows": batch})}
+
+
+def _enqueue_successors(alias: str, ended: Sequence[tuple[Any, str | None]]) -> None:
+    """Queue what rows that have just ended were asked for while they ran, under the keys they let go."""
+    asked = [(rows.uuid(job_id), request) for job_id, request in ended if request]
+    if not asked:
+        return
+    run(alias, "hand_over", {"rows": rows.encode({"id": job_id.hex} for job_id, _ in asked)})
+    enqueue(alias, [msgspec.json.decode(request, type=EnqueueRequest) for _, request in asked])

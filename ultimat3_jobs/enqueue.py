@@ -1,0 +1,185 @@
+"""Flow 1/7, enqueue: receives a job and its input, hands an EnqueueRequest to the outbox or to the driver."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from django.db import connections, transaction
+
+from ultimat3_jobs.aliases import in_transaction, outbox_alias, queue_alias
+from ultimat3_jobs.definition import JobDefinition, OnConflict
+from ultimat3_jobs.drivers import Capability, get_driver
+from ultimat3_jobs.errors import DuplicateJob, KeyReused, MigrationMissing, OutboxNeedsTransaction
+from ultimat3_jobs.ids import uuid7
+from ultimat3_jobs.logs import emit
+from ultimat3_jobs.outbox.stage import stage
+from ultimat3_jobs.records import EnqueueRequest, Receipt
+from ultimat3_jobs.settings import get_settings
+
+CHUNK_ROWS = 2_500
+CHUNK_BYTES = 16 * 1024 * 1024
+
+
+class EnqueueResult(msgspec.Struct, frozen=True):
+    """What became of an enqueue.
+
+    Attributes:
+        id: of the job that represents the work; of the staged row where it was staged, which becomes the job's.
+        run_id: of that job's run.
+        deduped: whether a row already held the key; None where the row was staged and the relay decides.
+        staged: whether it waits for the commit of the caller's transaction.
+    """
+
+    id: UUID
+    run_id: UUID
+    deduped: bool | None
+    staged: bool
+
+
+@dataclass(frozen=True)
+class EnqueueOptions:
+    """What one enqueue changes of what the job declares. None leaves the declaration in force."""
+
+    run_at: datetime | None = None
+    delay: timedelta = timedelta(0)
+    priority: int | None = None
+    queue: str | None = None
+    on_conflict: OnConflict = "join"
+    enqueued_by: str = ""
+
+
+def build_request(
+    definition: JobDefinition, options: EnqueueOptions, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> EnqueueRequest:
+    """Validate an input and return the complete request for it.
+
+    Raises:
+        InputInvalid, IdempotencyRequired, TenantRequired: where input, key or tenant cannot be stored.
+    """
+    settings = get_settings()
+    encoded = definition.codec.encode(args, kwargs, max_bytes=settings.max_input_bytes)
+    return EnqueueRequest(
+        id=uuid7(),
+        name=definition.name,
+        queue=options.queue or definition.queue or settings.default_queue,
+        input=encoded.text,
+        fingerprint=hashlib.sha256(encoded.text.encode()).hexdigest(),
+        idempotency_key=definition.key_of(encoded.values),
+        tenant_id=definition.tenant_of(encoded.values),
+        max_attempts=definition.retry.attempts,
+        priority=definition.priority if options.priority is None else options.priority,
+        run_at=options.run_at,
+        delay=options.delay.total_seconds(),
+        dedupe_for=None if definition.dedupe_for is None else definition.dedupe_for.total_seconds(),
+        # An enqueue that wants an error where the key is held asks for nothing to follow.
+        while_running="join" if options.on_conflict == "error" else definition.while_running,
+        on_key_reuse=definition.on_key_reuse,
+        enqueued_by=options.enqueued_by,
+    )
+
+
+def submit(requests: Sequence[EnqueueRequest], *, on_conflict: OnConflict) -> list[EnqueueResult]:
+    """Stage requests in the open transaction, or queue them where none is open. All of them or none.
+
+    Raises:
+        DuplicateJob: where a key is held and `on_conflict` is "error".
+        KeyReused: where a key is held by a row with another input.
+        OutboxNeedsTransaction: where the mode is "required" and no transaction is open.
+        MigrationMissing: where this app's tables are not there yet.
+    """
+    if not requests:
+        return []
+    alias = outbox_alias()
+    _require_tables(alias)
+    mode = get_settings().outbox.mode
+    is_open = in_transaction(alias)
+    if mode == "required" and not is_open:
+        raise OutboxNeedsTransaction(
+            f'{requests[0].name} was enqueued outside a transaction and OUTBOX["MODE"] is "required"',
+            fix="with transaction.atomic(): ...  # around the change and the enqueue that belongs to it",
+        )
+    if is_open and mode != "direct":
+        return _stage(alias, requests, on_conflict)
+    return _queue(requests, on_conflict, in_batch=is_open or len(requests) > 1)
+
+
+def _stage(alias: str, requests: Sequence[EnqueueRequest], on_conflict: OnConflict) -> list[EnqueueResult]:
+    driver = get_driver()
+    for chunk in _chunks(requests):
+        if Capability.INTROSPECT in driver.capabilities:
+            for request, holder in zip(chunk, driver.find_holders(chunk), strict=True):
+                if holder is not None:
+                    _refuse(request, holder, on_conflict)
+    for chunk in _chunks(requests):
+        stage(alias, chunk)
+    return [EnqueueResult(request.id, request.id, deduped=None, staged=True) for request in requests]
+
+
+def _queue(requests: Sequence[EnqueueRequest], on_conflict: OnConflict, *, in_batch: bool) -> list[EnqueueResult]:
+    if not in_batch:
+        return _queue_chunk(requests, on_conflict)
+    with transaction.atomic(using=queue_alias()):
+        return [result for chunk in _chunks(requests) for result in _queue_chunk(chunk, on_conflict)]
+
+
+def _queue_chunk(requests: Sequence[EnqueueRequest], on_conflict: OnConflict) -> list[EnqueueResult]:
+    results = []
+    for request, receipt in zip(requests, get_driver().enqueue(requests), strict=True):
+        _refuse(request, receipt, on_conflict)
+        results.append(EnqueueResult(receipt.id, receipt.run_id, deduped=receipt.joined, staged=False))
+    return results
+
+
+def _refuse(request: EnqueueRequest, receipt: Receipt, on_conflict: OnConflict) -> None:
+    """Raise what the caller asked to be told of a key that is held; log a reuse that is only warned of."""
+    if receipt.refused:
+        raise KeyReused(
+            f"the key {request.idempotency_key!r} of {request.name} is held by job {receipt.id} with another input",
+            fix='put what differs into idempotency_key, or declare on_key_reuse="warn" to join that job',
+        )
+    if receipt.joined and on_conflict == "error":
+        raise DuplicateJob(
+            f"the key {request.idempotency_key!r} of {request.name} is held by job {receipt.id}",
+            fix='enqueue without on_conflict="error" to join that job',
+        )
+    if receipt.reused:
+        emit("jobs.key.reused", level=logging.WARNING, name=request.name, job=receipt.id)
+
+
+def _chunks(requests: Sequence[EnqueueRequest]) -> Iterator[list[EnqueueRequest]]:
+    chunk: list[EnqueueRequest] = []
+    size = 0
+    for request in requests:
+        if chunk and (len(chunk) == CHUNK_ROWS or size + len(request.input) > CHUNK_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(request)
+        size += len(request.input)
+    if chunk:
+        yield chunk
+
+
+_with_tables: set[tuple[str, str]] = set()
+
+
+def _require_tables(alias: str) -> None:
+    """Look once for each database: asking before the write keeps a caller's transaction usable."""
+    connection = connections[alias]
+    database = (alias, str(connection.settings_dict["NAME"]))
+    if database in _with_tables:
+        return
+    with connection.cursor() as cursor:
+        names = connection.introspection.table_names(cursor)
+    if "x_outbox" not in names or "x_jobs" not in names:
+        raise MigrationMissing(
+            f"work was enqueued on {alias!r} before the tables of ultimat3_jobs were made there",
+            fix='dependencies = [("ultimat3_jobs", "0001_initial")]  # in the migration that enqueues',
+        )
+    _with_tables.add(database)

@@ -1,0 +1,129 @@
+"""Every error the package raises: what is (`cause`), what mends it (`fix`), and a stable `code`.
+
+Abort and suspension are signals, not errors: see `ultimat3_jobs.control`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class JobsError(Exception):
+    """Base of every error of this package.
+
+    Args:
+        cause: what is, with the values that made it so.
+        fix: one line that can be run or typed as it stands.
+    """
+
+    code: ClassVar[str] = "X_JOBS"
+
+    def __init__(self, cause: str, *, fix: str) -> None:
+        super().__init__(cause, fix)
+        self.cause = cause
+        self.fix = fix
+
+    @property
+    def docs(self) -> str:
+        """Where the documentation explains this code."""
+        return f"docs/errors.md#{self.code.lower()}"
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.cause}\n  fix: {self.fix}\n  docs: {self.docs}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.cause, self.fix))
+
+
+def _rebuild(kind: type[JobsError], cause: str, fix: str) -> JobsError:
+    return kind(cause, fix=fix)
+
+
+class SettingsInvalid(JobsError):
+    """`ULTIMAT3_JOBS` holds an unknown key or a value that cannot work."""
+
+    code = "X_SETTINGS_INVALID"
+
+
+class DeclarationInvalid(JobsError):
+    """A `@job` declaration cannot work: its signature, template, policy or name."""
+
+    code = "X_JOB_DECLARATION_INVALID"
+
+
+class IdempotencyRequired(JobsError):
+    """A job was declared without a key, or its key came out empty or blank."""
+
+    code = "X_IDEMPOTENCY_REQUIRED"
+
+
+class TenantRequired(JobsError):
+    """A job was declared without a tenant, or its tenant came out empty or blank."""
+
+    code = "X_JOB_TENANT_REQUIRED"
+
+
+class InputInvalid(JobsError):
+    """An input, key or tenant cannot be stored and read back as what it is."""
+
+    code = "X_JOB_INPUT_INVALID"
+
+
+class ResultInvalid(JobsError):
+    """A body ended, but what it returned cannot be stored."""
+
+    code = "X_JOB_RESULT_INVALID"
+
+
+class DuplicateJob(JobsError):
+    """A name is declared twice, or a key is held and the caller asked for an error."""
+
+    code = "X_JOB_DUPLICATE"
+
+
+class KeyReused(JobsError):
+    """A key is held by a row with another input."""
+
+    code = "X_JOB_KEY_REUSED"
+
+
+class UnknownJob(JobsError):
+    """No job of this name is declared in the installed apps, or no row has this id."""
+
+    code = "X_JOB_UNKNOWN"
+
+
+class NotCallable(JobsError, TypeError):
+    """A job's handle was called as if it were its function."""
+
+    code = "X_JOB_NOT_CALLABLE"
+
+
+class NotRetryable(JobsError):
+    """A row cannot be started again from the state it is in."""
+
+    code = "X_JOB_NOT_RETRYABLE"
+
+
+class RowStatusUnknown(JobsError):
+    """A row carries a state that this build does not know."""
+
+    code = "X_JOB_ROW_STATUS_UNKNOWN"
+
+
+class OutboxNeedsTransaction(JobsError):
+    """`OUTBOX.MODE` is "required" and no transaction is open."""
+
+    code = "X_OUTBOX_NO_TX"
+
+
+class DriverUnavailable(JobsError):
+    """The queue cannot be used: its tables, its database or its driver is not there."""
+
+    code = "X_DRIVER_UNAVAILABLE"
+
+
+class MigrationMissing(DriverUnavailable):
+    """Work was enqueued on a database whose tables of this app do not exist yet."""
+
+    code = "X_MIGRATION_MISSING"

@@ -1,0 +1,55 @@
+"""Column types of the package's own."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from django.db import models
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
+SQLITE_FORMAT = "%Y-%m-%d %H:%M:%S.%f"
+
+
+class InstantField(models.DateTimeField):  # type: ignore[type-arg]
+    """An instant: always aware and in UTC in Python, whatever USE_TZ and the connection's time zone say.
+
+    PostgreSQL keeps a `timestamptz`. SQLite keeps one fixed text format in UTC, which sorts as the instants do and
+    which the named statements compare with SQLite's own clock.
+    """
+
+    def get_internal_type(self) -> str:
+        return "InstantField"
+
+    def db_type(self, connection: BaseDatabaseWrapper) -> str:
+        return "timestamp with time zone" if connection.vendor == "postgresql" else "text"
+
+    def get_prep_value(self, value: Any) -> Any:
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        if isinstance(value, datetime):
+            if value.tzinfo is None:
+                raise ValueError(f"{self.name} takes an aware datetime, not {value!r}")
+            return value.astimezone(UTC)
+        return value
+
+    def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:
+        value = value if prepared else self.get_prep_value(value)
+        if isinstance(value, datetime) and connection.vendor != "postgresql":
+            return value.strftime(SQLITE_FORMAT)
+        return value
+
+    def from_db_value(self, value: Any, expression: Any, connection: BaseDatabaseWrapper) -> datetime | None:
+        if value is None:
+            return None
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        assert isinstance(value, datetime)
+        if value.tzinfo is None:
+            # With USE_TZ off, Django strips the zone that PostgreSQL's session is set to; SQLite's text is UTC.
+            zone = ZoneInfo(connection.timezone_name) if connection.vendor == "postgresql" else UTC
+            value = value.replace(tzinfo=zone)
+        return value.astimezone(UTC)

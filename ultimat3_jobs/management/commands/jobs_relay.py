@@ -1,0 +1,37 @@
+"""`manage.py jobs_relay`: move committed outbox rows into the queue."""
+
+from __future__ import annotations
+
+import queue
+import signal
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from ultimat3_jobs.loops import BackgroundLoop
+from ultimat3_jobs.outbox.relay import relay_all, relay_once
+from ultimat3_jobs.settings import get_settings
+
+
+class Command(BaseCommand):
+    help = "Relays the outbox until it gets SIGTERM or SIGINT. A jobs_worker does this too, unless told not to."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--burst", action="store_true", help="relay what is committed, then exit")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["burst"]:
+            self.stdout.write(f"relayed {relay_all()} outbox rows")
+            return
+        settings = get_settings()
+        stop: queue.SimpleQueue[None] = queue.SimpleQueue()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.put(None))
+        loop = BackgroundLoop(
+            "relay",
+            interval=settings.poll.total_seconds(),
+            step=lambda: relay_once() >= settings.outbox.batch,
+        )
+        loop.start()
+        stop.get()
+        loop.stop()

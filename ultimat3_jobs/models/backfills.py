@@ -1,0 +1,44 @@
+"""The ledger of backfills: a report, never the place to resume from."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+
+from ultimat3_jobs.fields import InstantField
+
+
+class Backfill(models.Model):
+    """One pass of a backfill. Whether it is live is its job's key's to say."""
+
+    run_id = models.UUIDField(primary_key=True)  # of the job that sweeps
+    name = models.CharField(max_length=200)
+    table = models.CharField(max_length=255)
+    bound = models.JSONField(null=True)  # the last key of the pass, fixed at its start
+    batch = models.IntegerField()
+    rate = models.FloatField(null=True)  # batches a second
+    window_start = models.TimeField(null=True)  # hours in which it may sweep
+    window_end = models.TimeField(null=True)
+    processed = models.BigIntegerField(db_default=0)
+    total = models.BigIntegerField(null=True)
+    estimated = models.BooleanField(db_default=False)  # whether `total` is an estimate
+    environment = models.CharField(max_length=100, db_default="")
+    requested_by = models.CharField(max_length=255, db_default="")
+    forced = models.BooleanField(db_default=False)
+    checksum = models.CharField(max_length=64, db_default="")  # of the declaration that swept
+    release = models.CharField(max_length=100, db_default="")
+    outcome = models.CharField(max_length=16, db_default="")  # completed, failed, cancelled; blank while it may go on
+    paused_at = InstantField(null=True)
+    paused_by = models.CharField(max_length=255, db_default="")
+    error = models.TextField(db_default="")
+    created_at = InstantField()
+    updated_at = InstantField()
+    finished_at = InstantField(null=True)
+
+    class Meta:
+        db_table = "x_backfills"
+        ordering: ClassVar = ["-created_at"]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.run_id}"

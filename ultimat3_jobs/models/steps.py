@@ -1,0 +1,51 @@
+"""What a run has recorded, and the events it may wait for."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+
+from ultimat3_jobs.fields import InstantField
+
+
+class JobStep(models.Model):
+    """One recorded step of a run: its result is stored before the step returns."""
+
+    pk = models.CompositePrimaryKey("run_id", "name")  # a step's name is unique in its run; one read has them all
+    run_id = models.UUIDField()
+    name = models.CharField(max_length=200)
+    seq = models.IntegerField()  # read by the replay and the time line: the order of recording
+    kind = models.CharField(max_length=16)  # step, sleep, wait, cursor
+    state = models.CharField(max_length=16)
+    attempt = models.IntegerField(db_default=0)  # the job's attempt that recorded it
+    output = models.JSONField(null=True)  # read by the replay
+    error = models.TextField(db_default="")
+    until = InstantField(null=True)  # read by the replay: when a sleep or a wait is over
+    started_at = InstantField(null=True)
+    finished_at = InstantField(null=True)
+
+    class Meta:
+        db_table = "x_job_steps"
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name} of {self.run_id}"
+
+
+class JobEvent(models.Model):
+    """A published event, kept until it expires so that a run which waits later still gets it."""
+
+    id = models.BigAutoField(primary_key=True)  # the order of publication
+    staged_id = models.UUIDField(unique=True)  # of the outbox row: a second publication changes nothing
+    name = models.CharField(max_length=200)
+    match = models.CharField(max_length=255, db_default="")
+    payload = models.JSONField(null=True)
+    published_at = InstantField()
+    expires_at = InstantField()
+
+    class Meta:
+        db_table = "x_job_events"
+        ordering: ClassVar = ["id"]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.id}"

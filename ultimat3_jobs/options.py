@@ -1,0 +1,170 @@
+"""What declarations and enqueues may say beside the input: each value checked where it is written."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from django.apps import apps
+from django.db.models import Model
+from django.utils import timezone
+
+from ultimat3_jobs.durations import Duration, parse_duration
+from ultimat3_jobs.errors import DeclarationInvalid, InputInvalid
+from ultimat3_jobs.retry import Retry
+
+T = TypeVar("T")
+
+MAX_NAME = 200
+MAX_QUEUE = 100
+MAX_ENQUEUED_BY = 255
+LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
+
+
+def check_body(body: Callable[..., Any]) -> None:
+    """Refuse what a worker cannot run as a body.
+
+    Raises:
+        DeclarationInvalid: where it is no plain function.
+    """
+    if not inspect.isfunction(body):
+        raise DeclarationInvalid(
+            f"@job decorates {body!r}, which is no plain function",
+            fix="put @job on a module-level def, below other decorators",
+        )
+    if inspect.iscoroutinefunction(body) or inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
+        raise DeclarationInvalid(
+            f"the body {body.__qualname__} is a coroutine or a generator, which a worker thread cannot run",
+            fix=f"def {body.__name__}(run, ...):  # call async code with asgiref.sync.async_to_sync",
+        )
+
+
+def job_name(name: str | None, body: Callable[..., Any]) -> str:
+    """Return the durable name: the pinned one, or "<app label>.<function>".
+
+    Raises:
+        DeclarationInvalid: where none is pinned and the module belongs to no installed app, or it is too long.
+    """
+    if name is None:
+        config = apps.get_containing_app_config(body.__module__)
+        if config is None:
+            raise DeclarationInvalid(
+                f"{body.__module__}.{body.__qualname__} belongs to no installed app, so it has no name that lasts",
+                fix=f'pin one: @job(name="billing.{body.__name__}", ...)',
+            )
+        name = f"{config.label}.{body.__name__}"
+    return check_name(name)
+
+
+def check_name(name: object) -> str:
+    """Return a job's name or alias, checked: text of 1 to 200 printable characters."""
+    if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > MAX_NAME:
+        raise DeclarationInvalid(
+            f"{name!r} cannot be a job's name", fix=f"use text of 1 to {MAX_NAME} printable characters"
+        )
+    return name
+
+
+def check_aliases(aliases: object) -> tuple[str, ...]:
+    """Return earlier names, checked."""
+    if isinstance(aliases, str) or not isinstance(aliases, Sequence):
+        raise DeclarationInvalid(f"aliases={aliases!r} is no list of names", fix='aliases=["billing.old_name"]')
+    return tuple(check_name(alias) for alias in aliases)
+
+
+def check_queue(queue: object) -> str:
+    """Return a queue's name, checked: text of 1 to 100 printable characters without a comma."""
+    valid = isinstance(queue, str) and queue.strip() == queue and queue.isprintable() and 0 < len(queue) <= MAX_QUEUE
+    if not valid or "," in str(queue):
+        raise DeclarationInvalid(
+            f"{queue!r} cannot be a queue's name",
+            fix=f'queue="slow"  # 1 to {MAX_QUEUE} printable characters, no comma',
+        )
+    return str(queue)
+
+
+def check_priority(priority: object) -> int:
+    """Return a priority, checked: a whole number from -100 to 100."""
+    valid = isinstance(priority, int) and not isinstance(priority, bool)
+    if not valid or not LOWEST_PRIORITY <= int(str(priority)) <= HIGHEST_PRIORITY:
+        raise DeclarationInvalid(
+            f"priority={priority!r} is no whole number from {LOWEST_PRIORITY} to {HIGHEST_PRIORITY}",
+            fix="priority=0",
+        )
+    return int(str(priority))
+
+
+def check_retry(retry: object) -> Retry:
+    """Return a retry policy, checked; the default one for None."""
+    if retry is None:
+        return Retry()
+    if not isinstance(retry, Retry):
+        raise DeclarationInvalid(f"retry={retry!r} is no Retry", fix="retry=Retry(attempts=3)")
+    return retry
+
+
+def check_dedupe_for(value: Duration | None) -> timedelta | None:
+    """Return for how long a done job holds its key, checked: more than nothing."""
+    if value is None:
+        return None
+    length = _duration("dedupe_for", value)
+    if length <= timedelta(0):
+        raise DeclarationInvalid(f"dedupe_for={value!r} is no positive length of time", fix='dedupe_for="24h"')
+    return length
+
+
+def one_of(name: str, value: T, allowed: Sequence[T]) -> T:
+    """Return `value` where it is one of the allowed ones."""
+    if value not in allowed:
+        wanted = " or ".join(repr(one) for one in allowed)
+        raise DeclarationInvalid(f"{name}={value!r} is not {wanted}", fix=f"{name}={allowed[0]!r}")
+    return value
+
+
+def parse_run_after(value: datetime | Duration) -> tuple[datetime | None, timedelta]:
+    """Return the moment or the delay that `run_after` names; the other is None or zero.
+
+    Raises:
+        DeclarationInvalid: where it is neither, or a negative delay.
+    """
+    if isinstance(value, datetime):
+        try:
+            moment = value if timezone.is_aware(value) else timezone.make_aware(value)
+            moment.astimezone(timezone.get_default_timezone())
+        except (OverflowError, ValueError) as error:
+            raise DeclarationInvalid(f"run_after={value!r} is no moment: {error}", fix='run_after="1h"') from None
+        return moment, timedelta(0)
+    length = _duration("run_after", value)
+    if length < timedelta(0):
+        raise DeclarationInvalid(f"run_after={value!r} is a negative delay", fix='run_after="0s"')
+    return None, length
+
+
+def attribution(user: object) -> str:
+    """Return who asked for work as text: "auth.user:7" for a model instance.
+
+    Raises:
+        InputInvalid: where it is neither a saved instance nor text, or too long.
+    """
+    if isinstance(user, Model):
+        if user.pk is None:
+            raise InputInvalid(f"{user!r} is not saved, so it cannot be named", fix="save() it first")
+        user = f"{user._meta.label_lower}:{user.pk}"
+    wrapped = getattr(user, "_wrapped", None)  # request.user is a lazy object
+    if isinstance(wrapped, Model):
+        return attribution(wrapped)
+    if not isinstance(user, str) or not user.strip() or len(user) > MAX_ENQUEUED_BY or not user.isprintable():
+        raise InputInvalid(
+            f"{type(user).__name__} cannot name who asked",
+            fix="on_behalf_of(request.user), for a user who is logged in",
+        )
+    return user
+
+
+def _duration(name: str, value: Duration) -> timedelta:
+    try:
+        return parse_duration(value)
+    except ValueError as error:
+        raise DeclarationInvalid(f"{name}={value!r}: {error}", fix=f'{name}="1h"') from None

@@ -1,0 +1,182 @@
+"""Frozen values that cross the driver contract.
+
+Each is what one side tells the other and nothing more; drivers turn them into rows and back.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from uuid import UUID
+
+import msgspec
+
+from ultimat3_jobs.states import Stop
+
+
+class EnqueueRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One job to be queued: all that a row needs, complete without the code that declared it."""
+
+    id: UUID
+    name: str
+    queue: str
+    input: str  # canonical JSON of the typed input
+    fingerprint: str  # digest of `input`
+    idempotency_key: str
+    tenant_id: str | None
+    max_attempts: int
+    priority: int
+    run_at: datetime | None = None  # None: `delay` after the moment the database takes it
+    delay: float = 0.0  # seconds
+    dedupe_for: float | None = None  # seconds from the enqueue for which a done row goes on holding the key
+    while_running: str = "join"
+    on_key_reuse: str = "error"
+    enqueued_by: str = ""
+    traceparent: str = ""
+    requested_at: datetime | None = None  # when it was staged; None: now, by the database's clock
+
+    @property
+    def namespace(self) -> tuple[str, str, str]:
+        """What must be unique among the rows that hold their key."""
+        return (self.name, self.tenant_id or "", self.idempotency_key)
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """What became of one EnqueueRequest."""
+
+    id: UUID  # of the row that represents the work
+    run_id: UUID
+    joined: bool = False  # a row already held the key
+    reused: bool = False  # and that row has another input
+    asked_again: bool = False  # and that row will be followed by a new one when it ends
+
+    @property
+    def refused(self) -> bool:
+        """Whether nothing represents this work: its key is held by a row with another input."""
+        return self.reused and not self.joined
+
+
+class QueueSelection(msgspec.Struct, frozen=True):
+    """The queues a worker serves: all, or `only` these; never the `excluded`."""
+
+    only: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """The right to write for one attempt of one job. Every claim has a token of its own."""
+
+    id: UUID
+    token: UUID
+
+
+class ClaimedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as its worker gets it."""
+
+    claim: Claim
+    run_id: UUID
+    name: str
+    queue: str
+    input: str
+    tenant_id: str | None
+    attempt: int  # this one included
+    max_attempts: int
+    parks: int  # times it was parked because no running code knew its name
+    enqueued_by: str
+    traceparent: str
+
+
+class Ack(msgspec.Struct, frozen=True):
+    """The body ended well."""
+
+    claim: Claim
+    result: str | None = None  # JSON
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why an attempt ended badly, in bounded text that every database takes."""
+
+    error_class: str
+    error_place: str
+    cause: str  # groups failures of one class at one place of one job
+    text: str  # message, traceback and, last, the verdict
+
+
+class NackKind(StrEnum):
+    """What a nack asks for. Parking and counting are two facts, and each kind settles both."""
+
+    RETRY = "retry"  # the attempt counts; delayed until it is due
+    BURY = "bury"  # the attempt counts and was the last; dead, or failed without a dead letter
+    PARK = "park"  # does not count; suspended until it is due
+    HAND_BACK = "hand-back"  # does not count; ready at once
+
+
+class Nack(msgspec.Struct, frozen=True, kw_only=True):
+    """The body did not end well, or did not run. Build it with the constructor of its kind."""
+
+    claim: Claim
+    kind: NackKind
+    delay: float = 0.0  # seconds
+    failure: Failure | None = None
+    stop: Stop | None = None
+    dead_letter: bool = True
+    park_reason: str = ""
+
+    @classmethod
+    def retry(cls, claim: Claim, *, delay: timedelta, failure: Failure) -> Nack:
+        """The attempt failed and counts; another follows after `delay`."""
+        return cls(claim=claim, kind=NackKind.RETRY, delay=delay.total_seconds(), failure=failure)
+
+    @classmethod
+    def bury(cls, claim: Claim, *, stop: Stop, failure: Failure, dead_letter: bool = True) -> Nack:
+        """The attempt failed and no other follows, for the reason `stop`."""
+        return cls(claim=claim, kind=NackKind.BURY, stop=stop, failure=failure, dead_letter=dead_letter)
+
+    @classmethod
+    def park(cls, claim: Claim, *, delay: timedelta, reason: str) -> Nack:
+        """Look again after `delay`; nothing ran, so no attempt is burnt."""
+        return cls(claim=claim, kind=NackKind.PARK, delay=delay.total_seconds(), park_reason=reason)
+
+    @classmethod
+    def hand_back(cls, claim: Claim) -> Nack:
+        """Give the job back as it was claimed, without burning an attempt."""
+        return cls(claim=claim, kind=NackKind.HAND_BACK)
+
+
+class Renewal(StrEnum):
+    """What a heartbeat learnt of one claim."""
+
+    RENEWED = "renewed"
+    BUSY = "busy"  # still ours; its row was locked and will be renewed by the next heartbeat
+    LOST = "lost"  # another claim, a sweep or a settlement owns the row now
+
+
+class Swept(msgspec.Struct, frozen=True):
+    """A job whose lease had lapsed, and where the sweep put it."""
+
+    id: UUID
+    name: str
+    worker: str
+    state: str
+
+
+class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
+    """The depth of one queue. Every row is in exactly one bucket; counts stop at the driver's cap."""
+
+    queue: str
+    ready: int
+    delayed: int
+    suspended: int
+    running: int
+    dead: int
+    oldest_ready_seconds: float | None
+    capped: bool  # at least one count stopped at the cap: there are at least that many
+
+
+class RetryVerdict(StrEnum):
+    """What became of one request to start a finished job again."""
+
+    RETRIED = "retried"
+    NOT_FOUND = "not-found"
+    NOT_RETRYABLE = "not-retryable"  # live, done, cancelled
+    KEY_HELD = "key-held"  # another row has taken its key since

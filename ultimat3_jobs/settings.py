@@ -1,0 +1,155 @@
+"""`ULTIMAT3_JOBS`, parsed once into one frozen value and parsed again when the setting changes."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cache
+from typing import Any, Literal
+
+from django.conf import settings as django_settings
+from django.core.signals import setting_changed
+from django.utils.module_loading import import_string
+
+from ultimat3_jobs.durations import parse_duration
+from ultimat3_jobs.errors import SettingsInvalid
+
+NAME = "ULTIMAT3_JOBS"
+OutboxMode = Literal["auto", "required", "direct"]
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxSettings:
+    """How work gets from a caller's transaction into the queue."""
+
+    mode: OutboxMode = "auto"
+    """auto: staged inside a transaction, straight to the queue outside; required: refused outside; direct: queue rows
+    in the caller's own transaction."""
+    batch: int = 500
+    """Rows that one move of the relay takes at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings in force. Lengths of time are timedeltas; sizes are bytes."""
+
+    default_queue: str = "default"
+    concurrency: int = 10
+    """Jobs that one worker process runs at once."""
+    lease: timedelta = timedelta(seconds=30)
+    """How long a worker may be silent before its jobs are taken over."""
+    renewal: timedelta = timedelta(seconds=10)
+    """How often a worker renews its leases; at most a third of `lease`."""
+    drain_timeout: timedelta = timedelta(seconds=30)
+    """How long a worker that was told to stop lets its jobs run."""
+    poll: timedelta = timedelta(seconds=1)
+    """How often an idle worker or relay looks for work."""
+    max_input_bytes: int = 256 * 1024
+    """Size of a job's encoded input at most."""
+    tenant_context: str | None = None
+    """Dotted path of a context manager taking a tenant (str), entered around every body that has one."""
+    outbox: OutboxSettings = field(default_factory=OutboxSettings)
+
+
+def get_settings() -> Settings:
+    """Return the settings in force.
+
+    Raises:
+        SettingsInvalid: where `ULTIMAT3_JOBS` holds an unknown key or a value that cannot work.
+    """
+    return _load()
+
+
+@cache
+def _load() -> Settings:
+    raw = getattr(django_settings, NAME, {})
+    if not isinstance(raw, Mapping):
+        raise _refuse(NAME, raw, "a dict")
+    values = _read(NAME, raw, _READERS)
+    return Settings(**values)
+
+
+def _forget(*, setting: str, **_: object) -> None:
+    if setting == NAME:
+        _load.cache_clear()
+
+
+setting_changed.connect(_forget, dispatch_uid="ultimat3_jobs.settings")
+
+Reader = Callable[[str, Any], Any]
+
+
+def _read(path: str, raw: Mapping[str, Any], readers: Mapping[str, Reader]) -> dict[str, Any]:
+    values = {}
+    for key, value in raw.items():
+        if key not in readers:
+            near = difflib.get_close_matches(str(key), readers, n=1, cutoff=0.5)
+            hint = f'use "{near[0]}" in {path}' if near else f"remove it; {path} knows {', '.join(sorted(readers))}"
+            did_you_mean = f'; did you mean "{near[0]}"?' if near else ""
+            raise SettingsInvalid(f"{path} has no key {key!r}{did_you_mean}", fix=hint)
+        values[key.lower()] = readers[key](f'{path}["{key}"]', value)
+    return values
+
+
+def _refuse(path: str, value: object, wanted: str) -> SettingsInvalid:
+    return SettingsInvalid(f"{path} is {value!r}, not {wanted}", fix=f"set {path} to {wanted}")
+
+
+def _positive_duration(path: str, value: Any) -> timedelta:
+    wanted = 'a positive length of time such as "30s"'
+    try:
+        length = parse_duration(value)
+    except ValueError:
+        raise _refuse(path, value, wanted) from None
+    if length <= timedelta(0):
+        raise _refuse(path, value, wanted)
+    return length
+
+
+def _positive_int(path: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise _refuse(path, value, "a whole number of 1 or more")
+    return value
+
+
+def _text(path: str, value: Any) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > 100:  # noqa: PLR2004 - a queue's name
+        raise _refuse(path, value, "text of 1 to 100 characters")
+    return value
+
+
+def _dotted_path(path: str, value: Any) -> str | None:
+    if value is None:
+        return None
+    try:
+        import_string(value)
+    except (ImportError, AttributeError, ValueError, TypeError):
+        raise _refuse(path, value, "the dotted path of an importable context manager") from None
+    return str(value)
+
+
+def _outbox_mode(path: str, value: Any) -> Any:
+    if value not in ("auto", "required", "direct"):
+        raise _refuse(path, value, '"auto", "required" or "direct"')
+    return value
+
+
+def _outbox(path: str, value: Any) -> OutboxSettings:
+    if not isinstance(value, Mapping):
+        raise _refuse(path, value, "a dict")
+    return OutboxSettings(**_read(path, value, {"MODE": _outbox_mode, "BATCH": _positive_int}))
+
+
+_READERS: dict[str, Reader] = {
+    "DEFAULT_QUEUE": _text,
+    "CONCURRENCY": _positive_int,
+    "LEASE": _positive_duration,
+    "RENEWAL": _positive_duration,
+    "DRAIN_TIMEOUT": _positive_duration,
+    "POLL": _positive_duration,
+    "MAX_INPUT_BYTES": _positive_int,
+    "TENANT_CONTEXT": _dotted_path,
+    "OUTBOX": _outbox,
+}

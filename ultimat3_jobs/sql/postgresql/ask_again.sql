@@ -1,0 +1,14 @@
+-- Makes live rows that have begun remember that they were asked again; the rows that had ended by now stay out.
+WITH asked AS MATERIALIZED (
+    SELECT j.id, r.request
+    FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid, request text)
+    JOIN x_jobs AS j ON j.id = r.id
+    WHERE j.state IN ('ready', 'delayed', 'running', 'suspended')
+    ORDER BY j.id
+    FOR UPDATE OF j
+)
+UPDATE x_jobs AS j
+SET rerun = asked.request::jsonb, updated_at = statement_timestamp()
+FROM asked
+WHERE j.id = asked.id
+RETURNING j.id;

@@ -1,0 +1,14 @@
+-- Renews leases, each fenced on its claim's token. A row that another transaction has locked is left for the next beat.
+WITH mine AS MATERIALIZED (
+    SELECT j.id
+    FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid, token uuid)
+    JOIN x_jobs AS j ON j.id = r.id
+    WHERE j.claim_token = r.token AND j.state = 'running'
+    ORDER BY j.id
+    FOR UPDATE OF j SKIP LOCKED
+)
+UPDATE x_jobs AS j
+SET visible_at = statement_timestamp() + make_interval(secs => :lease)
+FROM mine
+WHERE j.id = mine.id
+RETURNING j.id;

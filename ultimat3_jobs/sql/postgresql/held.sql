@@ -1,0 +1,5 @@
+-- Tells which claims still own their row.
+SELECT j.id
+FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid, token uuid)
+JOIN x_jobs AS j ON j.id = r.id
+WHERE j.claim_token = r.token AND j.state = 'running';

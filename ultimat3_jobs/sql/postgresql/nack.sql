@@ -1,0 +1,41 @@
+-- Settles jobs whose bodies did not end well or did not run. Fenced on the claim's token and answered row by row.
+WITH settled AS MATERIALIZED (
+    SELECT j.id, r.kind, r.delay, r.stop, r.dead_letter, r.park_reason, r.text, r.cause, r.error_class, r.error_place
+    FROM json_to_recordset(CAST(:rows AS json)) AS r (
+        id uuid, token uuid, kind text, delay double precision, stop text, dead_letter boolean, park_reason text,
+        text text, cause text, error_class text, error_place text
+    )
+    JOIN x_jobs AS j ON j.id = r.id
+    WHERE j.claim_token = r.token
+        AND j.state = 'running'
+        AND (r.kind <> 'bury' OR j.rerun IS NULL OR :with_rerun)
+    ORDER BY j.id
+    FOR UPDATE OF j
+)
+UPDATE x_jobs AS j
+SET state = CASE settled.kind
+        WHEN 'retry' THEN 'delayed'
+        WHEN 'bury' THEN CASE WHEN settled.dead_letter THEN 'dead' ELSE 'failed' END
+        WHEN 'park' THEN 'suspended'
+        WHEN 'hand-back' THEN 'ready'
+    END,
+    attempt = CASE WHEN settled.kind IN ('park', 'hand-back') THEN j.attempt - 1 ELSE j.attempt END,
+    run_at = CASE
+        WHEN settled.kind IN ('retry', 'park') THEN statement_timestamp() + make_interval(secs => settled.delay)
+        ELSE j.run_at
+    END,
+    parks = CASE WHEN settled.kind = 'park' THEN j.parks + 1 WHEN settled.kind = 'hand-back' THEN j.parks ELSE 0 END,
+    park_reason = settled.park_reason,
+    stop = coalesce(settled.stop, ''),
+    key_until = CASE WHEN settled.kind = 'bury' THEN NULL ELSE j.key_until END,
+    claim_token = CASE WHEN settled.kind = 'bury' THEN j.claim_token END,
+    visible_at = NULL,
+    last_error = coalesce(settled.text, j.last_error),
+    cause = coalesce(settled.cause, j.cause),
+    error_class = coalesce(settled.error_class, j.error_class),
+    error_place = coalesce(settled.error_place, j.error_place),
+    finished_at = CASE WHEN settled.kind = 'bury' THEN statement_timestamp() END,
+    updated_at = statement_timestamp()
+FROM settled
+WHERE j.id = settled.id
+RETURNING j.id, CASE WHEN settled.kind = 'bury' THEN j.rerun END;

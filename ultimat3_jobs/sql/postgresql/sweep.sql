@@ -1,0 +1,25 @@
+-- Takes at most :limit lapsed jobs from their workers: back in their place in the order, or dead where the attempts are used.
+-- Matches the state and the lapse again under the lock, and takes the token away: the old worker's writes are refused.
+WITH lapsed AS MATERIALIZED (
+    SELECT j.id
+    FROM x_jobs AS j
+    WHERE j.state = 'running' AND j.visible_at <= statement_timestamp()
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE x_jobs AS j
+SET state = CASE WHEN j.attempt < j.max_attempts THEN 'ready' ELSE 'dead' END,
+    stop = CASE WHEN j.attempt < j.max_attempts THEN '' ELSE 'worker-lost' END,
+    key_until = CASE WHEN j.attempt < j.max_attempts THEN j.key_until END,
+    finished_at = CASE WHEN j.attempt < j.max_attempts THEN NULL ELSE statement_timestamp() END,
+    last_error = CASE WHEN j.attempt < j.max_attempts THEN :lapsed_text ELSE :lost_text END,
+    error_class = :error_class,
+    error_place = '',
+    cause = :cause,
+    lapses = j.lapses + 1,
+    claim_token = NULL,
+    visible_at = NULL,
+    updated_at = statement_timestamp()
+FROM lapsed
+WHERE j.id = lapsed.id AND j.state = 'running'
+RETURNING j.id, j.name, j.claimed_by, j.state, CASE WHEN j.state = 'dead' THEN j.rerun END;

@@ -1,0 +1,12 @@
+-- Finds the row that holds each key in its namespace. `expired`: a finished row whose time of holding has passed.
+SELECT
+    json_extract(r.value, '$.position'), j.id, j.run_id, j.fingerprint, j.attempt,
+    j.state NOT IN ('ready', 'delayed', 'running', 'suspended') AS finished,
+    j.state NOT IN ('ready', 'delayed', 'running', 'suspended')
+        AND j.key_until <= strftime('%Y-%m-%d %H:%M:%f', 'now') || '000' AS expired
+FROM json_each(:rows) AS r
+CROSS JOIN x_jobs AS j
+WHERE j.name = json_extract(r.value, '$.name')
+    AND COALESCE(j.tenant_id, '') = coalesce(json_extract(r.value, '$.tenant_id'), '')
+    AND j.idempotency_key = json_extract(r.value, '$.idempotency_key')
+    AND (j.state IN ('ready', 'delayed', 'running', 'suspended') OR j.key_until IS NOT NULL);

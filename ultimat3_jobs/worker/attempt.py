@@ -1,0 +1,48 @@
+"""The surroundings of one attempt: its context, its tenant, its connections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+from django.utils.module_loading import import_string
+
+from ultimat3_jobs.context import install_tenant
+from ultimat3_jobs.settings import get_settings
+from ultimat3_jobs.worker.connections import keep_connections, replace_spoilt_connections
+
+T = TypeVar("T")
+
+
+def in_surroundings(tenant: str | None, work: Callable[[], T]) -> T:
+    """Call `work` as the body of a run.
+
+    It gets a context of its own, so that nothing set in one run (a tenant, a language) is seen by the next; the
+    tenant; and connections that are sound before it and sound again after it.
+    """
+    return copy_context().run(_call, tenant, work)
+
+
+def _call(tenant: str | None, work: Callable[[], T]) -> T:
+    install_tenant(tenant)
+    with _connections(), _tenant_context(tenant):
+        return work()
+
+
+@contextmanager
+def _connections() -> Iterator[None]:
+    keep_connections()
+    try:
+        yield
+    finally:
+        replace_spoilt_connections()
+
+
+def _tenant_context(tenant: str | None) -> AbstractContextManager[Any]:
+    path = get_settings().tenant_context
+    if tenant is None or path is None:
+        return nullcontext()
+    context: AbstractContextManager[Any] = import_string(path)(tenant)
+    return context

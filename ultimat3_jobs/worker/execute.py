@@ -1,0 +1,54 @@
+"""Flow 6/7, execute: receives a claimed job, calls its body, hands on an outcome. Touches no queue."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from ultimat3_jobs import registry
+from ultimat3_jobs.classify import decide
+from ultimat3_jobs.context import Run
+from ultimat3_jobs.definition import JobDefinition
+from ultimat3_jobs.errors import InputInvalid, ResultInvalid
+from ultimat3_jobs.failures import describe_failure
+from ultimat3_jobs.inputs import encode_result
+from ultimat3_jobs.records import ClaimedJob
+from ultimat3_jobs.worker.attempt import in_surroundings
+from ultimat3_jobs.worker.outcome import Buried, Outcome, Parked, Retrying, Succeeded
+
+FIRST_PARK = timedelta(seconds=60)
+LONGEST_PARK = timedelta(minutes=15)
+_MOST_DOUBLINGS = 10
+
+
+def execute(job: ClaimedJob, run: Run) -> Outcome:
+    """Run one attempt and return what became of it. Whatever the body raises is an outcome, never an error here."""
+    definition = registry.find(job.name)
+    if definition is None:
+        # A rolling deploy runs old and new code side by side: a name unknown here is not a failure.
+        delay = min(LONGEST_PARK, FIRST_PARK * 2 ** min(job.parks, _MOST_DOUBLINGS))
+        return Parked(f"no job named {job.name!r} in the code of this worker"[:200], delay)
+    try:
+        values = definition.codec.decode(job.input)
+        result = in_surroundings(job.tenant_id, lambda: definition.func(run, **values))
+        return Succeeded(_encode(definition, result))
+    # SystemExit, KeyboardInterrupt and the like too: a body that raises them fails, and the worker goes on.
+    except BaseException as error:
+        return _failed(error, job, definition)
+
+
+def _encode(definition: JobDefinition, result: object) -> str | None:
+    try:
+        return encode_result(result)
+    except InputInvalid as error:
+        raise ResultInvalid(
+            f"the body of {definition.name} ended well, but its result cannot be stored: {error.cause}",
+            fix="return plain data or None; the work itself is done, so do not retry before you have looked",
+        ) from None
+
+
+def _failed(error: BaseException, job: ClaimedJob, definition: JobDefinition) -> Outcome:
+    decision = decide(error, attempt=job.attempt, max_attempts=job.max_attempts, retry=definition.retry)
+    failure = describe_failure(error, verdict=decision.verdict, package=definition.func.__module__.partition(".")[0])
+    if decision.stop is None:
+        return Retrying(failure, decision.delay)
+    return Buried(failure, decision.stop, definition.retry.dead_letter)

@@ -1,0 +1,45 @@
+"""What became of one attempt: small values that `execute` returns and `settle` persists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from ultimat3_jobs.records import Failure
+from ultimat3_jobs.states import Stop
+
+
+@dataclass(frozen=True)
+class Succeeded:
+    """The body ended well."""
+
+    result: str | None
+    """JSON of what it returned."""
+
+
+@dataclass(frozen=True)
+class Retrying:
+    """The attempt failed; another follows after `delay`."""
+
+    failure: Failure
+    delay: timedelta
+
+
+@dataclass(frozen=True)
+class Buried:
+    """The attempt failed; no other follows."""
+
+    failure: Failure
+    stop: Stop
+    dead_letter: bool
+
+
+@dataclass(frozen=True)
+class Parked:
+    """Nothing ran; look again after `delay`."""
+
+    reason: str
+    delay: timedelta
+
+
+Outcome = Succeeded | Retrying | Buried | Parked

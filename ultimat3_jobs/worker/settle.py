@@ -1,0 +1,85 @@
+"""Flow 7/7, settle: receives an outcome, persists it under the claim's fence.
+
+Settling is no part of the retry decision: a settlement that cannot be written is tried again and then logged; work
+that finished is never turned into work that failed.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from ultimat3_jobs.drivers import Driver
+from ultimat3_jobs.logs import emit
+from ultimat3_jobs.loops import close_thread_connections
+from ultimat3_jobs.records import Ack, ClaimedJob, Nack
+from ultimat3_jobs.worker.outcome import Buried, Outcome, Parked, Retrying, Succeeded
+
+TRIES = 6
+FIRST_PAUSE = 0.1
+
+
+def settle(driver: Driver, job: ClaimedJob, outcome: Outcome) -> bool:
+    """Persist what became of a job; return whether it landed. Never raises."""
+    write = _write(driver, job, outcome)
+    pause = FIRST_PAUSE
+    for attempt in range(1, TRIES + 1):
+        try:
+            landed = write()
+        except Exception as error:
+            last = attempt == TRIES
+            emit(
+                "jobs.worker.settle-failed" if last else "jobs.worker.settle-retried",
+                level=logging.ERROR if last else logging.WARNING,
+                exc_info=last,
+                job=job.claim.id,
+                name=job.name,
+                outcome=type(outcome).__name__,
+                error=type(error).__name__,
+            )
+            close_thread_connections()
+            if not last:
+                time.sleep(pause)
+                pause *= 2
+            continue
+        _log(job, outcome, landed)
+        return landed
+    return False
+
+
+def _write(driver: Driver, job: ClaimedJob, outcome: Outcome) -> Callable[[], bool]:
+    if isinstance(outcome, Succeeded):
+        ack = Ack(job.claim, outcome.result)
+        return lambda: driver.ack([ack])[0]
+    nack = _nack(job, outcome)
+    return lambda: driver.nack([nack])[0]
+
+
+def _nack(job: ClaimedJob, outcome: Retrying | Buried | Parked) -> Nack:
+    match outcome:
+        case Retrying(failure, delay):
+            return Nack.retry(job.claim, delay=delay, failure=failure)
+        case Buried(failure, stop, dead_letter):
+            return Nack.bury(job.claim, stop=stop, failure=failure, dead_letter=dead_letter)
+        case Parked(reason, delay):
+            return Nack.park(job.claim, delay=delay, reason=reason)
+
+
+def _log(job: ClaimedJob, outcome: Outcome, landed: bool) -> None:
+    if not landed:
+        emit("jobs.lease.lost", level=logging.WARNING, job=job.claim.id, name=job.name, at="settle")
+        return
+    event, level = {
+        Succeeded: ("jobs.job.done", logging.DEBUG),
+        Retrying: ("jobs.job.retrying", logging.WARNING),
+        Buried: ("jobs.job.buried", logging.ERROR),
+        Parked: ("jobs.job.parked", logging.WARNING),
+    }[type(outcome)]
+    fields = {"job": job.claim.id, "name": job.name, "attempt": job.attempt}
+    if isinstance(outcome, (Retrying, Buried)):
+        fields |= {
+            "error": outcome.failure.error_class,
+            "verdict": outcome.failure.text.rpartition("verdict: ")[2],
+        }
+    emit(event, level=level, **fields)
