@@ -26,6 +26,8 @@ PYTEST_ENDS = 120  # seconds for pytest to clean up after an interrupt
 def main(arguments: list[str]) -> int:
     """Run the suite on both databases and return the exit status."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    # A shell starts what it puts in the background with interrupts ignored, and pytest would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tests-")))
         url = os.environ.get("DATABASE_URL", "")

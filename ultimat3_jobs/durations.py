@@ -29,7 +29,7 @@ def parse_duration(value: Duration) -> timedelta:
     if isinstance(value, timedelta):
         length = value
     elif isinstance(value, bool):
-        raise ValueError(f"{value!r} is not a length of time")
+        raise ValueError(f"{value!r} is not a length of time")  # noqa: TRY004 - the documented refusal
     elif isinstance(value, (int, float)):
         if not math.isfinite(value) or abs(value) > LONGEST.total_seconds():
             raise ValueError(f"{value!r} is not a length of time within a hundred years")

@@ -125,8 +125,13 @@ def _stage(alias: str, requests: Sequence[EnqueueRequest], on_conflict: OnConfli
 def _queue(requests: Sequence[EnqueueRequest], on_conflict: OnConflict, *, in_batch: bool) -> list[EnqueueResult]:
     if not in_batch:
         return _queue_chunk(requests, on_conflict)
+    # Keys are taken in one order for everyone: two batches never wait for one another in a ring.
+    ordered = sorted(enumerate(requests), key=lambda one: (one[1].namespace, one[0]))
+    chunks = _chunks([request for _, request in ordered])
     with transaction.atomic(using=queue_alias()):
-        return [result for chunk in _chunks(requests) for result in _queue_chunk(chunk, on_conflict)]
+        queued = [result for chunk in chunks for result in _queue_chunk(chunk, on_conflict)]
+    by_position = {position: result for (position, _), result in zip(ordered, queued, strict=True)}
+    return [by_position[position] for position in range(len(requests))]
 
 
 def _queue_chunk(requests: Sequence[EnqueueRequest], on_conflict: OnConflict) -> list[EnqueueResult]:

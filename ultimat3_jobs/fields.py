@@ -45,11 +45,10 @@ class InstantField(models.DateTimeField):  # type: ignore[type-arg]
     def from_db_value(self, value: Any, expression: Any, connection: BaseDatabaseWrapper) -> datetime | None:
         if value is None:
             return None
-        if isinstance(value, str):
-            value = datetime.fromisoformat(value)
-        assert isinstance(value, datetime)
-        if value.tzinfo is None:
+        moment: datetime = datetime.fromisoformat(value) if isinstance(value, str) else value
+        if moment.tzinfo is None:
             # With USE_TZ off, Django strips the zone that PostgreSQL's session is set to; SQLite's text is UTC.
-            zone = ZoneInfo(connection.timezone_name) if connection.vendor == "postgresql" else UTC
-            value = value.replace(tzinfo=zone)
-        return value.astimezone(UTC)
+            moment = moment.replace(
+                tzinfo=ZoneInfo(connection.timezone_name) if connection.vendor == "postgresql" else UTC
+            )
+        return moment.astimezone(UTC)

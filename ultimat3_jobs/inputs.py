@@ -108,7 +108,7 @@ class InputCodec:
         except (msgspec.DecodeError, UnicodeError) as error:
             raise InputInvalid(
                 f"the stored input no longer fits the signature {self._owner}{self._signature}: {error}",
-                fix=f"give {self._owner} a signature that still takes it (a default for what is new), then retry the job",
+                fix=f"give {self._owner} a signature that takes it (a default for what is new), then retry the job",
             ) from None
         return {name: getattr(decoded, name) for name in self.names}
 

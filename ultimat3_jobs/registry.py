@@ -34,7 +34,7 @@ def register(definition: JobDefinition) -> None:
             if _place(other.func) == _place(definition.func) and other.name != definition.name:
                 raise DuplicateJob(
                     f"{_where(definition.func)} is declared under two names, {other.name!r} and {definition.name!r}",
-                    fix=f'keep one @job and list the other name: @job(name="{definition.name}", aliases=["{other.name}"], ...)',
+                    fix=f'keep one: @job(name="{definition.name}", aliases=["{other.name}"], ...)',
                 )
         for stale in [name for name, other in _by_name.items() if _place(other.func) == _place(definition.func)]:
             del _by_name[stale]

@@ -15,11 +15,11 @@ from example_project.catalogs.sources import checksum_of
 PLACEHOLDER = re.compile(r"%\((\w+)\)")
 
 
-class NotACatalog(Exception):  # noqa: N818 - named for what was found
+class NotACatalog(Exception):
     """The file is no text at all: reading it again cannot help."""
 
 
-class CatalogUnreadable(Exception):  # noqa: N818 - named for what was found
+class CatalogUnreadable(Exception):
     """The file is not a whole catalog: perhaps somebody is still writing it, and it is whole later."""
 
 
@@ -61,9 +61,7 @@ def read_catalog(file: Path, name: str) -> Reading:
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise NotACatalog(
-            f"{name} is not UTF-8 text: byte {error.start} is {content[error.start]:#04x}"
-        ) from error
+        raise NotACatalog(f"{name} is not UTF-8 text: byte {error.start} is {content[error.start]:#04x}") from error
     if "\0" in text:
         raise NotACatalog(f"{name} is not text: it has a NUL at character {text.index(chr(0))}")
     try:

@@ -116,7 +116,7 @@ def _language(language: Language | None) -> str:
 
 def _dead_letter(letter: DeadLetter) -> Iterator[str]:
     yield f"  {letter.path or letter.name}"
-    yield f"    {letter.stop} after {_attempts(letter.attempts)}: {letter.reason}"
+    yield f"    {letter.reason}"
     yield f"    {letter.retry}"
 
 

@@ -155,9 +155,7 @@ def done_more_than_once() -> int:
 def read_languages() -> list[Language]:
     """Return every language but that of the messages themselves, over the catalogs of Django."""
     rows = Catalog.objects.exclude(group=broken.GROUP).exclude(language=SOURCE_LANGUAGE).order_by("language")
-    sums = rows.values("language").annotate(
-        catalogs=Count("id"), messages=Sum("total"), done=Sum("translated")
-    )
+    sums = rows.values("language").annotate(catalogs=Count("id"), messages=Sum("total"), done=Sum("translated"))
     return [
         Language(
             code=row["language"],
@@ -194,7 +192,7 @@ def _reason(letter: Job) -> str:
     lines = letter.last_error.strip().splitlines() or [""]
     raised = [line for line in lines if letter.error_class and line.startswith(letter.error_class)]
     _, _, message = (raised or lines)[-1].rpartition(letter.error_class.rpartition(".")[0] + ".")
-    return f"{message}; {lines[-1]}" if raised else message
+    return f"{message} ({lines[-1].removeprefix('verdict: ')})" if raised else message
 
 
 def _outcome(one: broken.Broken) -> BrokenOutcome:

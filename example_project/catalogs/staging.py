@@ -17,7 +17,7 @@ from ultimat3_jobs.models import Job, OutboxEntry
 GROUP_ROLLED_BACK = "redirects"
 """The group whose transaction the demo rolls back, in each run: its catalogs are never scanned."""
 AHEAD = 10
-"""Priority of the broken catalogs: a scan that is tried again queues behind all that was due before it otherwise."""
+"""Priority of the broken catalogs: else a scan that is tried again waits for all that was due before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ def stage_group(group: str, sources: Iterable[Source], *, priority: int = 0) -> 
     with transaction.atomic():
         fresh = _without_known(group, sources)
         if fresh:
-            scan_catalog.enqueue_many(
-                [{"group": group, "path": one.path, "checksum": one.checksum} for one in fresh]
+            scan_catalog.using(priority=priority).enqueue_many(
+                {"group": group, "path": one.path, "checksum": one.checksum} for one in fresh
             )
     return len(fresh)
 

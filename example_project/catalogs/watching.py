@@ -21,7 +21,7 @@ STILL_FOR = 120.0
 """Seconds without any change after which something must be wrong: many leases, many delays."""
 
 
-class NothingMoves(Exception):  # noqa: N818 - named for what happened
+class NothingMoves(Exception):
     """Scans are unfinished, a worker is alive, and yet nothing changes."""
 
 

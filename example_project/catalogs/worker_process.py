@@ -21,7 +21,7 @@ DRAIN_SECONDS = 60.0
 """How long a worker may take to drain before it is killed: longer than it gives its own jobs."""
 
 
-class WorkerFailed(Exception):  # noqa: N818 - named for what happened
+class WorkerFailed(Exception):
     """The worker ended by itself, or did not end as it should."""
 
 
@@ -85,9 +85,7 @@ class WorkerProcess:
             # the drain short.
             code = process.wait(DRAIN_SECONDS)
         except subprocess.TimeoutExpired:
-            raise WorkerFailed(
-                f"the worker did not drain within {DRAIN_SECONDS:.0f} s and was killed"
-            ) from None
+            raise WorkerFailed(f"the worker did not drain within {DRAIN_SECONDS:.0f} s and was killed") from None
         finally:
             if process.poll() is None:
                 process.kill()
@@ -96,9 +94,7 @@ class WorkerProcess:
                 process.stdin.close()
         # SIGTERM as such ends a worker that is still starting: it has claimed nothing yet.
         if code not in (0, -signal.SIGTERM):
-            raise WorkerFailed(
-                f"the worker ended with exit code {code}; its last words:\n{self.last_words()}"
-            )
+            raise WorkerFailed(f"the worker ended with exit code {code}; its last words:\n{self.last_words()}")
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:

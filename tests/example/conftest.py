@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
 import pytest
-from django.db import connection
+from django.db import DatabaseError, connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 from pytest_django import DjangoDbBlocker
 
@@ -67,7 +67,7 @@ class Demo:
         with self.database.cursor() as cursor:
             try:
                 cursor.execute(statement)
-            except self.database.Database.Error:
+            except DatabaseError:
                 return []
             return list(cursor.fetchall())
 

@@ -106,7 +106,5 @@ def test_a_command_runs_from_where_it_was_printed(
     assert words[1:] == ["manage.py" if inside else str(root / "manage.py"), "help", "--version-of", "a b"]
     if on_path:
         assert words[0] == "python"
-    ran = subprocess.run(
-        commandlines.manage("version"), shell=True, capture_output=True, text=True, check=False
-    )
+    ran = subprocess.run(commandlines.manage("version"), shell=True, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

@@ -120,9 +120,7 @@ def test_the_demo_is_right_the_first_time_and_every_time_after(demo: Demo, vendo
     assert all(command in text for command in first["admin"]["commands"])
     assert demo.query(FINISHED_ROWS) == rows
 
-    printed = (
-        text + str(first) + demo.worker_log() + "".join(child.output() for child in demo.processes.children)
-    )
+    printed = text + str(first) + demo.worker_log() + "".join(child.output() for child in demo.processes.children)
     assert SECRET not in printed
     assert (":***@" in text) == (vendor == "postgresql")
 
@@ -145,9 +143,7 @@ def test_the_command_beside_a_dead_letter_starts_it_again(demo: Demo) -> None:
     second = demo.run_json()
     check_end(second)
     assert second["staged"]["staged_total"] == 0
-    assert {letter["id"] for letter in second["dead_letters"]} == {
-        letter["id"] for letter in first["dead_letters"]
-    }
+    assert {letter["id"] for letter in second["dead_letters"]} == {letter["id"] for letter in first["dead_letters"]}
 
 
 KILLED_WHEN = {
@@ -174,9 +170,7 @@ def test_a_demo_that_was_killed_ends_the_same(demo: Demo, moment: str) -> None:
     check_end(demo.run_json())
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name
-)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_the_worker_never_outlives_the_demo(demo: Demo, number: signal.Signals) -> None:
     child = demo.start()
     wait_for(lambda: demo.count(DONE) > 0 or not child.running, "the first scan is done")

@@ -69,9 +69,7 @@ def test_a_line_is_what_a_file_says_it_is(tmp_path: Path) -> None:
     assert read_catalog(file, "some.po").translated == 1
 
 
-@pytest.mark.parametrize(
-    "content", [broken.COMPILED, b'msgid "a\0b"\nmsgstr "c"\n', b'msgid "\xff"\nmsgstr ""\n']
-)
+@pytest.mark.parametrize("content", [broken.COMPILED, b'msgid "a\0b"\nmsgstr "c"\n', b'msgid "\xff"\nmsgstr ""\n'])
 def test_what_is_no_text_is_no_catalog(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "some.po"
     file.write_bytes(content)
@@ -79,9 +77,7 @@ def test_what_is_no_text_is_no_catalog(tmp_path: Path, content: bytes) -> None:
         read_catalog(file, "shown as this.po")
 
 
-@pytest.mark.parametrize(
-    "content", ["", "\n", HEADER, broken.CUT, 'msgid "a"\nmsgid "b"\n', "neither of them\n"]
-)
+@pytest.mark.parametrize("content", ["", "\n", HEADER, broken.CUT, 'msgid "a"\nmsgid "b"\n', "neither of them\n"])
 def test_a_torn_catalog_is_unreadable_and_does_not_name_this_machine(tmp_path: Path, content: str) -> None:
     file = tmp_path / "some.po"
     file.write_text(content, encoding="utf-8")

@@ -31,9 +31,7 @@ def sources_of(group: str) -> list[Source]:
 
 def contents() -> tuple[list[Any], list[Any]]:
     """Return all that is written down."""
-    counts = list(
-        Catalog.objects.order_by("path").values_list("id", "path", "checksum", "total", "translated")
-    )
+    counts = list(Catalog.objects.order_by("path").values_list("id", "path", "checksum", "total", "translated"))
     return counts, list(Finding.objects.order_by("id").values_list("id", "catalog_id", "line", "problem"))
 
 
@@ -140,9 +138,7 @@ def test_what_is_staged_queued_or_written_down_is_not_staged_again() -> None:
 
     assert staging.stage_group("auth", [staged, queued, scanned, changed, fresh]) == 2
     waiting = OutboxEntry.objects.order_by("staged_at", "id").values_list("idempotency_key", flat=True)
-    assert list(waiting) == [
-        SCAN_KEY.format(path=one.path, checksum=one.checksum) for one in (staged, changed, fresh)
-    ]
+    assert list(waiting) == [SCAN_KEY.format(path=one.path, checksum=one.checksum) for one in (staged, changed, fresh)]
 
 
 @pytest.mark.django_db(transaction=True)

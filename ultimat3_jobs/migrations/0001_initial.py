@@ -248,7 +248,7 @@ class Migration(migrations.Migration):
                     ),
                     models.Index(
                         condition=models.Q(("state__in", ["delayed", "suspended"])),
-                        fields=["queue", "run_at"],
+                        fields=["queue", "run_at", "state"],
                         name="x_jobs_waiting",
                     ),
                     models.Index(condition=models.Q(("state", "running")), fields=["queue"], name="x_jobs_running"),

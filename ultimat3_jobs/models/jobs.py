@@ -101,9 +101,9 @@ class Job(models.Model):
                 condition=Q(state=State.READY.value),
                 name="x_jobs_ready",
             ),
-            # The promotion and the depth: what falls due first in each queue.
+            # The promotion and the depth: what falls due first in each queue. The state is there to be counted.
             models.Index(
-                fields=["queue", "run_at"],
+                fields=["queue", "run_at", "state"],
                 condition=Q(state__in=[s.value for s in WAITING]),
                 name="x_jobs_waiting",
             ),

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import queue
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import uuid4
 
 from ultimat3_jobs.drivers import get_driver
@@ -28,7 +28,7 @@ from ultimat3_jobs.worker.settle import settle
 class WorkerOptions:
     """What one worker serves and how."""
 
-    queues: QueueSelection = QueueSelection()
+    queues: QueueSelection = field(default_factory=QueueSelection)
     concurrency: int | None = None
     """Jobs at once; None: as the settings say."""
     relay: bool = True

@@ -104,8 +104,9 @@ def failure_row(nack: Nack) -> dict[str, Any]:
 def claimed_job(row: tuple[Any, ...]) -> ClaimedJob:
     """A row of the `claim` statement as a ClaimedJob."""
     (
-        job_id, token, run_id, name, queue, job_input, tenant_id, attempt, max_attempts, parks, enqueued_by, traceparent,
-    ) = row[:12]  # fmt: skip
+        job_id, token, run_id, name, queue, job_input, tenant_id, attempt, max_attempts, parks,
+        enqueued_by, traceparent, _priority, _run_at,
+    ) = row  # fmt: skip
     return ClaimedJob(
         claim=Claim(uuid(job_id), uuid(token)),
         run_id=uuid(run_id),

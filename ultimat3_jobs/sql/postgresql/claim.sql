@@ -1,31 +1,69 @@
 -- Takes at most :limit due jobs of the served queues, in the order (priority, run_at, id), each under a token of its own.
+-- The queues are merged row by row, so that no row is read or locked that is not taken, however many queues there are.
 WITH RECURSIVE queues AS (
-    (SELECT queue FROM x_jobs WHERE state = 'ready' ORDER BY queue LIMIT 1)
+    -- Each queue with its first row.
+    (
+        SELECT queue, priority, run_at, id
+        FROM x_jobs
+        WHERE state = 'ready'
+        ORDER BY queue, priority DESC, run_at, id
+        LIMIT 1
+    )
     UNION ALL
-    SELECT (SELECT j.queue FROM x_jobs AS j WHERE j.state = 'ready' AND j.queue > q.queue ORDER BY j.queue LIMIT 1)
+    SELECT following.*
     FROM queues AS q
-    WHERE q.queue IS NOT NULL
-),
-served AS (
-    SELECT queue
-    FROM queues
-    WHERE queue IS NOT NULL
-        AND (CAST(:only AS jsonb) = '[]' OR queue IN (SELECT jsonb_array_elements_text(CAST(:only AS jsonb))))
-        AND queue NOT IN (SELECT jsonb_array_elements_text(CAST(:excluded AS jsonb)))
-),
--- Materialised: the planner may run a subquery with a LIMIT twice, and more rows would be taken than were asked for.
-chosen AS MATERIALIZED (
-    SELECT head.id
-    FROM served
     CROSS JOIN LATERAL (
-        SELECT j.id, j.priority, j.run_at
+        SELECT j.queue, j.priority, j.run_at, j.id
         FROM x_jobs AS j
-        WHERE j.state = 'ready' AND j.queue = served.queue
-        ORDER BY j.priority DESC, j.run_at, j.id
-        LIMIT :limit
-        FOR UPDATE SKIP LOCKED
+        WHERE j.state = 'ready' AND j.queue > q.queue
+        ORDER BY j.queue, j.priority DESC, j.run_at, j.id
+        LIMIT 1
+    ) AS following
+),
+heads AS (
+    -- Each step holds the first row of every served queue that no step before has passed. The next step passes the best.
+    SELECT row_number() OVER (ORDER BY priority DESC, run_at, id) AS place, queue, priority, run_at, id
+    FROM queues
+    WHERE (CAST(:only AS jsonb) = '[]' OR queue IN (SELECT jsonb_array_elements_text(CAST(:only AS jsonb))))
+        AND queue NOT IN (SELECT jsonb_array_elements_text(CAST(:excluded AS jsonb)))
+    UNION ALL
+    SELECT row_number() OVER (ORDER BY head.priority DESC, head.run_at, head.id), head.*
+    FROM heads AS h
+    CROSS JOIN LATERAL (
+        SELECT h.queue, h.priority, h.run_at, h.id
+        WHERE h.place > 1
+        UNION ALL
+        (
+            SELECT j.queue, j.priority, j.run_at, j.id
+            FROM x_jobs AS j
+            WHERE h.place = 1
+                AND j.state = 'ready'
+                AND j.queue = h.queue
+                AND j.priority = h.priority
+                AND (j.run_at, j.id) > (h.run_at, h.id)
+            ORDER BY j.run_at, j.id
+            LIMIT 1
+        )
+        UNION ALL
+        (
+            SELECT j.queue, j.priority, j.run_at, j.id
+            FROM x_jobs AS j
+            WHERE h.place = 1 AND j.state = 'ready' AND j.queue = h.queue AND j.priority < h.priority
+            ORDER BY j.priority DESC, j.run_at, j.id
+            LIMIT 1
+        )
+        LIMIT 1
     ) AS head
-    ORDER BY head.priority DESC, head.run_at, head.id
+),
+-- Steps are made as this asks for them, until :limit rows are locked. Materialised: the planner may run a subquery with
+-- a LIMIT twice, and more rows would be taken than were asked for.
+chosen AS MATERIALIZED (
+    SELECT mine.id
+    FROM heads
+    CROSS JOIN LATERAL (
+        SELECT j.id FROM x_jobs AS j WHERE j.id = heads.id AND j.state = 'ready' FOR UPDATE SKIP LOCKED
+    ) AS mine
+    WHERE heads.place = 1
     LIMIT :limit
 )
 UPDATE x_jobs AS j

@@ -10,7 +10,7 @@ SELECT
     CASE WHEN t.due_at <= statement_timestamp() THEN 'ready' ELSE 'delayed' END,
     r.max_attempts, t.due_at, t.requested_at, statement_timestamp()
 FROM json_to_recordset(CAST(:rows AS json)) AS r (
-    id uuid, name text, queue text, input text, fingerprint text, idempotency_key text, tenant_id text,
+    position integer, id uuid, name text, queue text, input text, fingerprint text, idempotency_key text, tenant_id text,
     priority smallint, enqueued_by text, traceparent text, max_attempts integer, run_at timestamp,
     delay double precision, dedupe_for double precision, requested_at timestamp
 )
@@ -20,7 +20,7 @@ CROSS JOIN LATERAL (
         coalesce(r.run_at AT TIME ZONE 'UTC', statement_timestamp() + make_interval(secs => r.delay)) AS due_at
 ) AS t
 -- In the order of the keys, so that two batches in two transactions never wait for one another in a ring.
-ORDER BY r.name, coalesce(r.tenant_id, ''), r.idempotency_key, r.id
+ORDER BY r.position
 ON CONFLICT (name, COALESCE(tenant_id, ''), idempotency_key)
     WHERE state IN ('ready', 'delayed', 'running', 'suspended') OR key_until IS NOT NULL
     DO NOTHING

@@ -1,9 +1,34 @@
 -- The depth of each queue that has work or dead letters. No count goes past :cap.
-WITH RECURSIVE ready_queues AS (
-    (SELECT queue FROM x_jobs WHERE state = 'ready' ORDER BY queue LIMIT 1)
+WITH RECURSIVE ready_heads AS (
+    -- The first row of each priority of each queue: one of them is the oldest of its queue.
+    (
+        SELECT queue, priority, run_at
+        FROM x_jobs
+        WHERE state = 'ready'
+        ORDER BY queue, priority DESC, run_at
+        LIMIT 1
+    )
     UNION ALL
-    SELECT (SELECT j.queue FROM x_jobs AS j WHERE j.state = 'ready' AND j.queue > q.queue ORDER BY j.queue LIMIT 1)
-    FROM ready_queues AS q WHERE q.queue IS NOT NULL
+    SELECT following.*
+    FROM ready_heads AS h
+    CROSS JOIN LATERAL (
+        (
+            SELECT j.queue, j.priority, j.run_at
+            FROM x_jobs AS j
+            WHERE j.state = 'ready' AND j.queue = h.queue AND j.priority < h.priority
+            ORDER BY j.priority DESC, j.run_at
+            LIMIT 1
+        )
+        UNION ALL
+        (
+            SELECT j.queue, j.priority, j.run_at
+            FROM x_jobs AS j
+            WHERE j.state = 'ready' AND j.queue > h.queue
+            ORDER BY j.queue, j.priority DESC, j.run_at
+            LIMIT 1
+        )
+        LIMIT 1
+    ) AS following
 ),
 waiting_queues AS (
     (SELECT queue FROM x_jobs WHERE state IN ('delayed', 'suspended') ORDER BY queue LIMIT 1)
@@ -24,7 +49,7 @@ dead_queues AS (
     FROM dead_queues AS q WHERE q.queue IS NOT NULL
 ),
 queues AS (
-    SELECT queue FROM ready_queues WHERE queue IS NOT NULL
+    SELECT queue FROM ready_heads
     UNION SELECT queue FROM waiting_queues WHERE queue IS NOT NULL
     UNION SELECT queue FROM dead_queues WHERE queue IS NOT NULL
     UNION SELECT queue FROM x_jobs WHERE state = 'running'
@@ -39,16 +64,7 @@ SELECT
         SELECT count(*)
         FROM (SELECT 1 FROM x_jobs AS j WHERE j.state IN ('dead', 'failed') AND j.queue = q.queue LIMIT :cap) AS c
     ),
-    -- Of the first :cap in the order of the claim: with one priority that holds the oldest.
-    (
-        SELECT extract(epoch FROM statement_timestamp() - min(c.run_at))
-        FROM (
-            SELECT j.run_at FROM x_jobs AS j
-            WHERE j.state = 'ready' AND j.queue = q.queue
-            ORDER BY j.priority DESC, j.run_at, j.id
-            LIMIT :cap
-        ) AS c
-    )
+    (SELECT extract(epoch FROM statement_timestamp() - min(h.run_at)) FROM ready_heads AS h WHERE h.queue = q.queue)
 FROM queues AS q
 CROSS JOIN LATERAL (
     SELECT

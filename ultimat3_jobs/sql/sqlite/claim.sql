@@ -1,34 +1,57 @@
 -- Takes at most :limit due jobs of the served queues, in the order (priority, run_at, id), each under a token of its own.
-WITH RECURSIVE queues (queue) AS (
-    SELECT min(queue) FROM x_jobs WHERE state = 'ready'
+WITH RECURSIVE queues (queue, priority, run_at, id) AS (
+    -- Each queue with its first row.
+    SELECT * FROM (
+        SELECT queue, priority, run_at, id
+        FROM x_jobs
+        WHERE state = 'ready'
+        ORDER BY queue, priority DESC, run_at, id
+        LIMIT 1
+    )
     UNION ALL
-    SELECT (SELECT min(j.queue) FROM x_jobs AS j WHERE j.state = 'ready' AND j.queue > q.queue)
+    SELECT following.queue, following.priority, following.run_at, following.id
     FROM queues AS q
-    WHERE q.queue IS NOT NULL
+    CROSS JOIN x_jobs AS following
+    WHERE following.id = (
+        SELECT j.id
+        FROM x_jobs AS j
+        WHERE j.state = 'ready' AND j.queue > q.queue
+        ORDER BY j.queue, j.priority DESC, j.run_at, j.id
+        LIMIT 1
+    )
 ),
-served AS (
-    SELECT queue
+-- The queues are merged row by row: the best row that is at hand is taken and the one behind it in its queue comes to
+-- hand. Only rows that are taken are read, and one more of each queue.
+chosen (queue, priority, run_at, id) AS (
+    SELECT queue, priority, run_at, id
     FROM queues
-    WHERE queue IS NOT NULL
-        AND (json_array_length(:only) = 0 OR queue IN (SELECT o.value FROM json_each(:only) AS o))
+    WHERE (json_array_length(:only) = 0 OR queue IN (SELECT o.value FROM json_each(:only) AS o))
         AND queue NOT IN (SELECT e.value FROM json_each(:excluded) AS e)
-),
-chosen AS (
-    SELECT j.id
-    FROM served
-    -- The first rows of each queue, read in the order of the index.
-    CROSS JOIN json_each((
-        SELECT json_group_array(first.id)
-        FROM (
-            SELECT x.id
-            FROM x_jobs AS x
-            WHERE x.state = 'ready' AND x.queue = served.queue
-            ORDER BY x.priority DESC, x.run_at, x.id
-            LIMIT :limit
-        ) AS first
-    )) AS head
-    CROSS JOIN x_jobs AS j ON j.id = head.value
-    ORDER BY j.priority DESC, j.run_at, j.id
+    UNION ALL
+    -- The plus signs: between two columns of text SQLite would search the index by run_at alone, and read all its equals.
+    SELECT behind.queue, behind.priority, behind.run_at, behind.id
+    FROM chosen AS c
+    CROSS JOIN x_jobs AS behind
+    WHERE behind.id = coalesce(
+        (
+            SELECT j.id
+            FROM x_jobs AS j
+            WHERE j.state = 'ready'
+                AND j.queue = c.queue
+                AND j.priority = c.priority
+                AND (j.run_at, j.id) > (+c.run_at, +c.id)
+            ORDER BY j.run_at, j.id
+            LIMIT 1
+        ),
+        (
+            SELECT j.id
+            FROM x_jobs AS j
+            WHERE j.state = 'ready' AND j.queue = c.queue AND j.priority < c.priority
+            ORDER BY j.priority DESC, j.run_at, j.id
+            LIMIT 1
+        )
+    )
+    ORDER BY 2 DESC, 3, 4
     LIMIT :limit
 )
 UPDATE x_jobs
