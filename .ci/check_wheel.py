@@ -35,9 +35,9 @@ def main(repository: Path, listed: Path) -> None:
 
     shipped = [path for path in listed.read_text().split("\0") if path]
     for path in shipped:
-        assert (installed / path).is_file(), f"not in the wheel: {path}"
-        assert (installed / path).read_bytes() == (repository / path).read_bytes(), f"not as committed:
-        {path}"
+        file = installed / path
+        assert file.is_file(), f"not in the wheel: {path}"
+        assert file.read_bytes() == (repository / path).read_bytes(), f"not as committed: {path}"
     for needed in ("py.typed", "sql/postgresql/*.sql", "sql/sqlite/*.sql", "migrations/0*.py"):
         assert list((installed / PACKAGE).glob(needed)), f"not in the wheel: {needed}"
 
@@ -55,12 +55,18 @@ def main(repository: Path, listed: Path) -> None:
         USE_TZ=True,
     )
     django.setup()
-    modules = [module.name for module in pkgutil.walk_packages([str(installed / PACKAGE)], f"{PACKAGE}.",
-    onerror=_raise)] for module in modules:     try:         importlib.import_module(module)     except
-    ModuleNotFoundError as error:         if error.name not in {needs for within, needs in MAY_NEED.items() if
-    module.startswith(within)}:             raise call_command("check", fail_level="WARNING")
-    call_command("migrate", verbosity=0) call_command("jobs_worker", "--burst") print(f"{PACKAGE}
-    {version('ultimat3-jobs')}: {len(shipped)} files and {len(modules)} modules are whole")
+    found = pkgutil.walk_packages([str(installed / PACKAGE)], f"{PACKAGE}.", onerror=_raise)
+    modules = [module.name for module in found]
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name not in {needs for within, needs in MAY_NEED.items() if module.startswith(within)}:
+                raise
+    call_command("check", fail_level="WARNING")
+    call_command("migrate", verbosity=0)
+    call_command("jobs_worker", "--burst")
+    print(f"{PACKAGE} {version('ultimat3-jobs')}: {len(shipped)} files and {len(modules)} modules are whole")
 
 
 def _raise(module: str) -> None:
