@@ -9,7 +9,6 @@ must run on a new database.
 from __future__ import annotations
 
 import importlib
-import pkgutil
 import sys
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -20,6 +19,7 @@ from django.conf import settings
 from django.core.management import call_command
 
 PACKAGE = "ultimat3_jobs"
+CONTRIB = ("admin", "auth", "contenttypes", "sessions", "messages")
 # Modules that are of use to a test suite alone may need what only a test suite has.
 MAY_NEED = {"ultimat3_jobs.testing": "pytest"}
 
@@ -50,13 +50,31 @@ def main(repository: Path, listed: Path) -> None:
             }
         },
         DEFAULT_AUTO_FIELD="django.db.models.AutoField",
-        INSTALLED_APPS=[PACKAGE],
+        INSTALLED_APPS=[*(f"django.contrib.{app}" for app in CONTRIB), PACKAGE],
+        MIDDLEWARE=[
+            "django.contrib.sessions.middleware.SessionMiddleware",
+            "django.contrib.auth.middleware.AuthenticationMiddleware",
+            "django.contrib.messages.middleware.MessageMiddleware",
+        ],
         SECRET_KEY="only-for-this-check",
+        TEMPLATES=[
+            {
+                "BACKEND": "django.template.backends.django.DjangoTemplates",
+                "APP_DIRS": True,
+                "OPTIONS": {
+                    "context_processors": [
+                        "django.template.context_processors.request",
+                        "django.contrib.auth.context_processors.auth",
+                        "django.contrib.messages.context_processors.messages",
+                    ]
+                },
+            }
+        ],
         USE_TZ=True,
     )
     django.setup()
-    found = pkgutil.walk_packages([str(installed / PACKAGE)], f"{PACKAGE}.", onerror=_raise)
-    modules = [module.name for module in found]
+    sources = [Path(path).with_suffix("") for path in shipped if path.endswith(".py")]
+    modules = [".".join(path.parts).removesuffix(".__init__") for path in sources]
     for module in modules:
         try:
             importlib.import_module(module)
@@ -67,10 +85,6 @@ def main(repository: Path, listed: Path) -> None:
     call_command("migrate", verbosity=0)
     call_command("jobs_worker", "--burst")
     print(f"{PACKAGE} {version('ultimat3-jobs')}: {len(shipped)} files and {len(modules)} modules are whole")
-
-
-def _raise(module: str) -> None:
-    raise ImportError(module)
 
 
 if __name__ == "__main__":

@@ -10,11 +10,12 @@ from typing import Any, Protocol
 import pytest
 from django.db import connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.test.utils import setup_databases, teardown_databases
 from pytest_django import DjangoDbBlocker
 
 from tests.processes import TIMEOUT, Processes, database_url
 
-pytest_plugins = ["tests.selection"]
+pytest_plugins = ["tests.selection", "tests.declaring", "tests.working"]
 
 database = pytest.StashKey[str]()
 
@@ -28,13 +29,24 @@ def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory) -> No
 
 @pytest.fixture(scope="session")
 def django_db_setup(
-    django_db_setup: None, django_db_blocker: DjangoDbBlocker, request: pytest.FixtureRequest
-) -> None:
-    """Note which database the tests were run on, as it says itself."""
-    with django_db_blocker.unblock(), connection.cursor() as cursor:
-        statement = "SHOW server_version" if connection.vendor == "postgresql" else "SELECT sqlite_version()"
-        cursor.execute(statement)
-        request.config.stash[database] = f"{connection.display_name} {cursor.fetchone()[0]}"
+    request: pytest.FixtureRequest,
+    django_test_environment: None,
+    django_db_modify_db_settings: None,
+    django_db_blocker: DjangoDbBlocker,
+) -> Iterator[None]:
+    """Make the test database for whatever tests run, and note what it says it is.
+
+    The plugin's own fixture makes none where no test has its marker, and a test would then write to the real one.
+    """
+    with django_db_blocker.unblock():
+        made = setup_databases(verbosity=0, interactive=False, aliases=["default"])
+        with connection.cursor() as cursor:
+            statement = "SHOW server_version" if connection.vendor == "postgresql" else "SELECT sqlite_version()"
+            cursor.execute(statement)
+            request.config.stash[database] = f"{connection.display_name} {cursor.fetchone()[0]}"
+    yield
+    with django_db_blocker.unblock():
+        teardown_databases(made, verbosity=0)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

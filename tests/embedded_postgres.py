@@ -99,14 +99,8 @@ def _parent_folder() -> str:
     """Return a folder for temporary files that the server's user can reach and whose path is short."""
     for candidate in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp")):
         folder = Path(candidate).resolve()
-        reachable = os.geteuid() != 0 or all(
-            above.stat().st_mode & stat.S_IXOTH for above in (folder, *folder.parents)
-        )
-        if (
-            folder.is_dir()
-            and reachable
-            and len(f"{folder}/pg-12345678/.s.PGSQL.{PORT}") < LONGEST_SOCKET_PATH
-        ):
+        reachable = os.geteuid() != 0 or all(above.stat().st_mode & stat.S_IXOTH for above in (folder, *folder.parents))
+        if folder.is_dir() and reachable and len(f"{folder}/pg-12345678/.s.PGSQL.{PORT}") < LONGEST_SOCKET_PATH:
             return str(folder)
     sys.exit("no folder for temporary files is reachable by the user `nobody`: set TMPDIR to one that is")
 

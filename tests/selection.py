@@ -36,9 +36,7 @@ def written_skips() -> dict[str, str]:
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the markers."""
     for marker, vendor in ONLY_ON.items():
-        config.addinivalue_line(
-            "markers", f"{marker}(reason): can only be about {vendor}; the reason is required"
-        )
+        config.addinivalue_line("markers", f"{marker}(reason): can only be about {vendor}; the reason is required")
     config.stash[deselected] = []
     config.stash[skipped] = {}
     config.pluginmanager.register(_SkipWatch(config), "skip-watch")
@@ -100,7 +98,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         written = written_skips()
         terminalreporter.section("skipped")
         for nodeid, reason in config.stash[skipped].items():
-            verdict = (
-                f"as written: {written[nodeid]}" if nodeid in written else f"NOT in {WRITTEN_SKIPS.name}"
-            )
+            verdict = f"as written: {written[nodeid]}" if nodeid in written else f"NOT in {WRITTEN_SKIPS.name}"
             terminalreporter.line(f"{nodeid}: {reason} ({verdict})", red=nodeid not in written)

@@ -26,9 +26,7 @@ from tests.processes import ROOT_DIRECTORY, Processes, wait_for
 
 def alive(pid: int) -> bool:
     """Tell whether a process runs; one that nobody has waited for yet does not."""
-    state = subprocess.run(
-        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
-    ).stdout
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
     return bool(state.strip()) and not state.startswith("Z")
 
 
@@ -134,9 +132,7 @@ def test_the_embedded_server_dies_with_the_run_that_started_it() -> None:
         "with embedded_postgres() as url:\n"
         "    print(url, flush=True); time.sleep(600)\n"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], cwd=ROOT_DIRECTORY, stdout=subprocess.PIPE, text=True
-    ) as run:
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT_DIRECTORY, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
         url = run.stdout.readline().strip()
         folder = Path(url.partition("host=")[2])
@@ -202,8 +198,7 @@ def test_skips_that_are_not_written_down_fail_the_run(tmp_path: Path) -> None:
 def test_a_test_of_the_other_database_is_left_out_and_named(tmp_path: Path) -> None:
     ended = run_suite(
         tmp_path,
-        "@pytest.mark.postgresql_only(reason='about SKIP LOCKED')\ndef test_it(): assert False\n"
-        "def test_other(): pass",
+        "@pytest.mark.postgresql_only(reason='about SKIP LOCKED')\ndef test_it(): assert False\ndef test_other(): pass",
     )
 
     assert ended.returncode == 0, ended.stdout

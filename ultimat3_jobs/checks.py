@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from django.core.checks import CheckMessage, Error, register
@@ -21,11 +22,13 @@ def check_settings(**_: Any) -> list[CheckMessage]:
     except SettingsInvalid as error:
         return [Error(error.cause, hint=error.fix, id="ultimat3_jobs.E001")]
     if settings.renewal * RENEWALS_A_LEASE > settings.lease:
+        # Whole milliseconds, rounded down: what the hint proposes must itself pass.
+        longest = timedelta(milliseconds=settings.lease // timedelta(milliseconds=RENEWALS_A_LEASE))
         return [
             Error(
                 f'ULTIMAT3_JOBS["RENEWAL"] is {format_duration(settings.renewal)}, over a third of "LEASE" '
                 f"({format_duration(settings.lease)}): one late renewal and a job runs twice at once",
-                hint=f'set ULTIMAT3_JOBS["RENEWAL"] to "{format_duration(settings.lease / RENEWALS_A_LEASE)}" or less',
+                hint=f'set ULTIMAT3_JOBS["RENEWAL"] to "{format_duration(longest)}" or less',
                 id="ultimat3_jobs.E002",
             )
         ]

@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from ultimat3_jobs.durations import format_duration
-from ultimat3_jobs.errors import InputInvalid, ResultInvalid
+from ultimat3_jobs.failures import class_name
 from ultimat3_jobs.retry import Retry
 from ultimat3_jobs.states import Stop
-
-# A second run would end the same way: the stored input or the result does not change by itself.
-_ALWAYS_TERMINAL: tuple[type[BaseException], ...] = (InputInvalid, ResultInvalid)
 
 
 @dataclass(frozen=True)
@@ -23,28 +20,31 @@ class Decision:
     delay: timedelta = timedelta(0)
 
 
-def decide(error: BaseException, *, attempt: int, max_attempts: int, retry: Retry) -> Decision:
-    """Return what follows.
+def decide(error: BaseException, *, attempt: int, max_attempts: int, retry: Retry, hopeless: str = "") -> Decision:
+    """Return what follows. Never raises.
 
     Args:
         error: what the attempt raised.
         attempt: its number; 1 is the first.
         max_attempts: attempts at most, as stored with the job.
         retry: the job's policy.
+        hopeless: why a further attempt would end the same way whatever the policy says; empty where it may not.
     """
     ending = "dead" if retry.dead_letter else "failed"
-    kind = _matching(error, (*retry.terminal, *_ALWAYS_TERMINAL))
-    if kind is not None:
-        rule = f"{kind.__name__} is terminal for this job"
+    rule = hopeless
+    if not rule and (kind := _matching(error, retry.terminal)):
+        rule = f"{class_name(kind)} is terminal for this job"
+    if rule:
         return Decision(f"{ending} ({Stop.TERMINAL}): {rule}; attempt {attempt} of {max_attempts}", stop=Stop.TERMINAL)
     if attempt >= max_attempts:
         return Decision(
-            f"{ending} ({Stop.EXHAUSTED}): attempt {attempt} of {max_attempts} was the last",
-            stop=Stop.EXHAUSTED,
+            f"{ending} ({Stop.EXHAUSTED}): attempt {attempt} of {max_attempts} was the last", stop=Stop.EXHAUSTED
         )
     delay = retry.delay_after(attempt)
     return Decision(f"retry in {format_duration(delay)}: attempt {attempt} of {max_attempts} failed", delay=delay)
 
 
 def _matching(error: BaseException, kinds: tuple[type[BaseException], ...]) -> type[BaseException] | None:
-    return next((kind for kind in kinds if isinstance(error, kind)), None)
+    # Not isinstance: an exception can lie about its class, or raise where it is asked.
+    classes = type.mro(type(error))
+    return next((kind for kind in kinds if any(one is kind for one in classes)), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from datetime import timedelta
 
@@ -13,7 +12,7 @@ LONGEST = timedelta(days=36_500)
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)", re.ASCII)
-_WHOLE = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+", re.ASCII)
+_WHOLE = re.compile(r"\s*(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w)\s*)+", re.ASCII)
 
 
 def parse_duration(value: Duration) -> timedelta:
@@ -31,11 +30,11 @@ def parse_duration(value: Duration) -> timedelta:
     elif isinstance(value, bool):
         raise ValueError(f"{value!r} is not a length of time")  # noqa: TRY004 - the documented refusal
     elif isinstance(value, (int, float)):
-        if not math.isfinite(value) or abs(value) > LONGEST.total_seconds():
+        if not abs(value) <= LONGEST.total_seconds():  # NaN is not either
             raise ValueError(f"{value!r} is not a length of time within a hundred years")
         length = timedelta(seconds=value)
-    elif isinstance(value, str) and _WHOLE.fullmatch(value.replace(" ", "")):
-        parts = _PART.findall(value.replace(" ", ""))
+    elif isinstance(value, str) and _WHOLE.fullmatch(value):
+        parts = _PART.findall(value)
         seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
         if seconds > LONGEST.total_seconds():
             raise ValueError(f"{value!r} is longer than a hundred years")

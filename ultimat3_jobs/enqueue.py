@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,17 +14,22 @@ import msgspec
 from django.db import connections, transaction
 
 from ultimat3_jobs.aliases import in_transaction, outbox_alias, queue_alias
+from ultimat3_jobs.batches import batches
 from ultimat3_jobs.definition import JobDefinition, OnConflict
 from ultimat3_jobs.drivers import Capability, get_driver
-from ultimat3_jobs.errors import DuplicateJob, KeyReused, MigrationMissing, OutboxNeedsTransaction
+from ultimat3_jobs.errors import (
+    DuplicateJob,
+    InputInvalid,
+    JobsError,
+    KeyReused,
+    MigrationMissing,
+    OutboxNeedsTransaction,
+)
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.outbox.stage import stage
 from ultimat3_jobs.records import EnqueueRequest, Receipt
 from ultimat3_jobs.settings import get_settings
-
-CHUNK_ROWS = 2_500
-CHUNK_BYTES = 16 * 1024 * 1024
 
 
 class EnqueueResult(msgspec.Struct, frozen=True):
@@ -85,6 +90,28 @@ def build_request(
     )
 
 
+def build_batch(
+    definition: JobDefinition, options: EnqueueOptions, inputs: Iterable[Mapping[str, Any]]
+) -> list[EnqueueRequest]:
+    """Validate inputs, each the keyword arguments of one enqueue, and return their requests in order.
+
+    Raises:
+        JobsError: what refuses the first bad one, with its position.
+    """
+    requests = []
+    for position, given in enumerate(inputs):
+        try:
+            if not isinstance(given, Mapping):
+                raise InputInvalid(
+                    f"the value at `$` is of type {type(given).__name__}, not the keyword arguments of one enqueue",
+                    fix=f"enqueue_many([{{{', '.join(f'{name!r}: ...' for name in definition.codec.names)}}}])",
+                )
+            requests.append(build_request(definition, options, (), given))
+        except JobsError as error:
+            raise type(error)(f"input {position} of the batch: {error.cause}", fix=error.fix) from None
+    return requests
+
+
 def submit(requests: Sequence[EnqueueRequest], *, on_conflict: OnConflict) -> list[EnqueueResult]:
     """Stage requests in the open transaction, or queue them where none is open. All of them or none.
 
@@ -111,35 +138,50 @@ def submit(requests: Sequence[EnqueueRequest], *, on_conflict: OnConflict) -> li
 
 
 def _stage(alias: str, requests: Sequence[EnqueueRequest], on_conflict: OnConflict) -> list[EnqueueResult]:
+    _refuse_duplicates_within(requests, on_conflict)
     driver = get_driver()
-    for chunk in _chunks(requests):
-        if Capability.INTROSPECT in driver.capabilities:
-            for request, holder in zip(chunk, driver.find_holders(chunk), strict=True):
+    if Capability.INTROSPECT in driver.capabilities:
+        for batch in batches(requests):
+            for request, holder in zip(batch, driver.find_holders(batch), strict=True):
                 if holder is not None:
                     _refuse(request, holder, on_conflict)
-    for chunk in _chunks(requests):
-        stage(alias, chunk)
+    for batch in batches(requests):
+        stage(alias, batch)
     return [EnqueueResult(request.id, request.id, deduped=None, staged=True) for request in requests]
 
 
 def _queue(requests: Sequence[EnqueueRequest], on_conflict: OnConflict, *, in_batch: bool) -> list[EnqueueResult]:
     if not in_batch:
-        return _queue_chunk(requests, on_conflict)
-    # Keys are taken in one order for everyone: two batches never wait for one another in a ring.
-    ordered = sorted(enumerate(requests), key=lambda one: (one[1].namespace, one[0]))
-    chunks = _chunks([request for _, request in ordered])
+        return _queue_batch(requests, on_conflict)
+    # In one order over all batches, so that two batches in two transactions never wait for one another in a ring.
+    ordered = sorted(requests, key=lambda request: (request.namespace, request.id))
+    results: dict[UUID, EnqueueResult] = {}
     with transaction.atomic(using=queue_alias()):
-        queued = [result for chunk in chunks for result in _queue_chunk(chunk, on_conflict)]
-    by_position = {position: result for (position, _), result in zip(ordered, queued, strict=True)}
-    return [by_position[position] for position in range(len(requests))]
+        for batch in batches(ordered):
+            asked = [request.id for request in batch]
+            results.update(zip(asked, _queue_batch(batch, on_conflict), strict=True))
+    return [results[request.id] for request in requests]
 
 
-def _queue_chunk(requests: Sequence[EnqueueRequest], on_conflict: OnConflict) -> list[EnqueueResult]:
+def _queue_batch(requests: Sequence[EnqueueRequest], on_conflict: OnConflict) -> list[EnqueueResult]:
     results = []
     for request, receipt in zip(requests, get_driver().enqueue(requests), strict=True):
         _refuse(request, receipt, on_conflict)
         results.append(EnqueueResult(receipt.id, receipt.run_id, deduped=receipt.joined, staged=False))
     return results
+
+
+def _refuse_duplicates_within(requests: Sequence[EnqueueRequest], on_conflict: OnConflict) -> None:
+    """Say of a batch to be staged what queuing it at once would say of two requests for one key."""
+    if len(requests) == 1:
+        return
+    first: dict[tuple[str, str, str], EnqueueRequest] = {}
+    for request in requests:
+        holder = first.setdefault(request.namespace, request)
+        if holder is not request:
+            reused = holder.fingerprint != request.fingerprint
+            joined = not reused or request.on_key_reuse == "warn"
+            _refuse(request, Receipt(holder.id, holder.id, joined=joined, reused=reused), on_conflict)
 
 
 def _refuse(request: EnqueueRequest, receipt: Receipt, on_conflict: OnConflict) -> None:
@@ -156,19 +198,6 @@ def _refuse(request: EnqueueRequest, receipt: Receipt, on_conflict: OnConflict) 
         )
     if receipt.reused:
         emit("jobs.key.reused", level=logging.WARNING, name=request.name, job=receipt.id)
-
-
-def _chunks(requests: Sequence[EnqueueRequest]) -> Iterator[list[EnqueueRequest]]:
-    chunk: list[EnqueueRequest] = []
-    size = 0
-    for request in requests:
-        if chunk and (len(chunk) == CHUNK_ROWS or size + len(request.input) > CHUNK_BYTES):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(request)
-        size += len(request.input)
-    if chunk:
-        yield chunk
 
 
 _with_tables: set[tuple[str, str]] = set()

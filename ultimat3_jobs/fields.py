@@ -11,7 +11,10 @@ from django.db import models
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
-SQLITE_FORMAT = "%Y-%m-%d %H:%M:%S.%f"
+
+def utc_text(moment: datetime) -> str:
+    """Return an aware datetime as text in UTC of one width, so that it sorts as the instants do: years too."""
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
 
 
 class InstantField(models.DateTimeField):  # type: ignore[type-arg]
@@ -39,7 +42,7 @@ class InstantField(models.DateTimeField):  # type: ignore[type-arg]
     def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:
         value = value if prepared else self.get_prep_value(value)
         if isinstance(value, datetime) and connection.vendor != "postgresql":
-            return value.strftime(SQLITE_FORMAT)
+            return utc_text(value)
         return value
 
     def from_db_value(self, value: Any, expression: Any, connection: BaseDatabaseWrapper) -> datetime | None:

@@ -16,7 +16,7 @@ from ultimat3_jobs import registry
 from ultimat3_jobs.context import Run
 from ultimat3_jobs.definition import JobDefinition, OnConflict, OnKeyReuse, WhileRunning
 from ultimat3_jobs.durations import Duration
-from ultimat3_jobs.enqueue import EnqueueOptions, EnqueueResult, build_request, submit
+from ultimat3_jobs.enqueue import EnqueueOptions, EnqueueResult, build_batch, build_request, submit
 from ultimat3_jobs.errors import IdempotencyRequired, NotCallable, TenantRequired
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.inputs import InputCodec
@@ -84,9 +84,11 @@ class Job(Generic[P, R]):
 
         Returns:
             One result for each input, in order.
+
+        Raises:
+            JobsError: of the first input that is refused, with its position. None of the batch is queued then.
         """
-        requests = [build_request(self.definition, self._options, (), given) for given in inputs]
-        return submit(requests, on_conflict=self._options.on_conflict)
+        return submit(build_batch(self.definition, self._options, inputs), on_conflict=self._options.on_conflict)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
         """`enqueue` for async callers."""
@@ -220,4 +222,4 @@ def job(
         return Job(definition, EnqueueOptions())
 
     # `@job` without parentheses hands the function in here: it lacks the key, and is told so.
-    return declare if func is None else declare(func)  # type: ignore[return-value]
+    return declare if func is None else declare(func)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import string
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, time
 from enum import Enum
 from typing import Any, Final
 from uuid import UUID
 
 from ultimat3_jobs.errors import DeclarationInvalid, IdempotencyRequired, InputInvalid, TenantRequired
+from ultimat3_jobs.text import fault_of_text
 
 MAX_KEY = 255
 MAX_TENANT = 128
@@ -78,7 +79,7 @@ def tenant_resolver(rule: TenantRule, *, owner: str, names: Sequence[str]) -> Ca
     if isinstance(rule, str):
         if rule not in names:
             raise DeclarationInvalid(
-                f'tenant="{rule}" of {owner} is no parameter of its signature ({", ".join(names) or "none"})',
+                f'tenant="{rule}" of {owner} is no parameter of its signature ({_listed(names)})',
                 fix=f'tenant="{names[0]}"' if names else "tenant=NO_TENANT",
             )
         resolve: Resolver = lambda values: values[rule]  # noqa: E731
@@ -100,31 +101,37 @@ def by_keyword(rule: Callable[..., Any], *, what: str, owner: str, names: Sequen
         )
     if inspect.iscoroutinefunction(rule) or inspect.iscoroutinefunction(getattr(rule, "__call__", None)):  # noqa: B004
         raise DeclarationInvalid(f"the {what} callable of {owner} is async", fix=f"write the {what} callable with def")
-    wanted = []
-    for parameter in inspect.signature(rule).parameters.values():
-        variable = parameter.kind in (
-            parameter.VAR_POSITIONAL,
-            parameter.VAR_KEYWORD,
-            parameter.POSITIONAL_ONLY,
-        )
-        if variable or parameter.name not in names:
+    try:
+        parameters = inspect.signature(rule).parameters
+    except (ValueError, TypeError) as error:
+        raise DeclarationInvalid(
+            f"the parameters of the {what} callable of {owner} cannot be read: {error}",
+            fix=f"{what}=lambda {names[0] if names else ''}: ...",
+        ) from None
+    for name, parameter in parameters.items():
+        by_name = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        if not by_name or name not in names:
             raise DeclarationInvalid(
                 f"the {what} callable of {owner} takes {str(parameter)!r}, which its signature does not have "
-                f"({', '.join(names) or 'it has none'})",
+                f"({_listed(names)})",
                 fix=f"name only parameters of {owner} in the {what} callable",
             )
-        wanted.append(parameter.name)
 
     def resolve(values: Mapping[str, Any]) -> Any:
-        return rule(**{name: values[name] for name in wanted})
+        return rule(**{name: values[name] for name in parameters})
 
     return resolve
 
 
 def _template(rule: str, *, owner: str, names: Sequence[str]) -> Resolver:
+    if not rule.strip():
+        raise IdempotencyRequired(
+            f"the idempotency_key template of {owner} is blank",
+            fix=f'idempotency_key="{owner}:{{{names[0] if names else ""}}}"',
+        )
     formatter = _Template()
     try:
-        fields = [field for _, field, _, _ in formatter.parse(rule) if field is not None]
+        fields = list(_fields(formatter, rule))
     except ValueError as error:
         raise DeclarationInvalid(
             f"the idempotency_key template {rule!r} of {owner} is malformed: {error}",
@@ -134,15 +141,31 @@ def _template(rule: str, *, owner: str, names: Sequence[str]) -> Resolver:
         if field not in names:
             raise DeclarationInvalid(
                 f"the idempotency_key template {rule!r} of {owner} names {field!r}, which its signature does not have "
-                f"({', '.join(names) or 'it has none'})",
+                f"({_listed(names)})",
                 fix=f"name only parameters of {owner}, or pass a callable for more",
             )
-    if not rule.strip():
-        raise IdempotencyRequired(
-            f"the idempotency_key template of {owner} is blank",
-            fix=f'idempotency_key="{owner}:{{{names[0] if names else ""}}}"',
-        )
-    return lambda values: formatter.vformat(rule, (), values)
+
+    def resolve(values: Mapping[str, Any]) -> str:
+        try:
+            return formatter.vformat(rule, (), values)
+        except (ValueError, TypeError) as error:
+            raise InputInvalid(
+                f"the idempotency_key template {rule!r} of {owner} cannot be filled in: {error}",
+                fix="leave the format out of the template, or pass a callable",
+            ) from None
+
+    return resolve
+
+
+def _fields(formatter: string.Formatter, template: str) -> Iterator[str]:
+    """Yield the fields of a template, and those inside their formats."""
+    for _, field, format_spec, conversion in formatter.parse(template):
+        if field is not None:
+            yield field
+        if conversion:
+            formatter.convert_field("", conversion)
+        if format_spec:
+            yield from _fields(formatter, format_spec)
 
 
 def _check_key(key: Any, owner: str) -> str:
@@ -153,16 +176,11 @@ def _check_key(key: Any, owner: str) -> str:
         )
     if not isinstance(key, str):
         raise InputInvalid(
-            f"the idempotency key of {owner} came out as {type(key).__name__}, not str - at `idempotency_key`",
+            f"the value at `idempotency_key` of {owner} is of type {type(key).__name__}, not str",
             fix="return str(...) from the key callable",
         )
-    return _bounded(
-        str.__str__(key),
-        "idempotency_key",
-        owner,
-        MAX_KEY,
-        "hash the long part: hashlib.sha256(...).hexdigest()",
-    )
+    fix = "hash the long part: hashlib.sha256(value.encode()).hexdigest()"
+    return _checked_text(str.__str__(key), "idempotency_key", owner, MAX_KEY, fix)
 
 
 def _check_tenant(tenant: Any, owner: str) -> str | None:
@@ -177,18 +195,21 @@ def _check_tenant(tenant: Any, owner: str) -> str | None:
         )
     if isinstance(tenant, bool) or not isinstance(tenant, (str, UUID, int)):
         raise InputInvalid(
-            f"the tenant of {owner} came out as {type(tenant).__name__}, not str, UUID or int - at `tenant`",
+            f"the value at `tenant` of {owner} is of type {type(tenant).__name__}, not str, UUID or int",
             fix="pass the tenant's id",
         )
-    return _bounded(str(tenant), "tenant", owner, MAX_TENANT, "use the tenant's id, not its name")
+    text = str.__str__(tenant) if isinstance(tenant, str) else str(tenant)
+    return _checked_text(text, "tenant", owner, MAX_TENANT, "use the tenant's id, not its name")
 
 
-def _bounded(text: str, what: str, owner: str, limit: int, fix: str) -> str:
+def _checked_text(text: str, what: str, owner: str, limit: int, fix: str) -> str:
     if len(text) > limit:
-        raise InputInvalid(f"the {what} of {owner} has {len(text)} characters, over {limit} - at `{what}`", fix=fix)
-    if "\x00" in text or (not text.isprintable() and any("\ud800" <= c <= "\udfff" for c in text)):
-        raise InputInvalid(
-            f"the {what} of {owner} holds a NUL or a lone surrogate - at `{what}`",
-            fix=f"leave such characters out of the {what}",
-        )
+        raise InputInvalid(f"the value at `{what}` of {owner} is {len(text)} characters long, over {limit}", fix=fix)
+    fault = fault_of_text(text)
+    if fault is not None:
+        raise InputInvalid(f"the value at `{what}` of {owner} is text with {fault}", fix=f"leave it out of the {what}")
     return text
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "it has none"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from django.apps import apps
@@ -14,11 +14,11 @@ from django.utils import timezone
 from ultimat3_jobs.durations import Duration, parse_duration
 from ultimat3_jobs.errors import DeclarationInvalid, InputInvalid
 from ultimat3_jobs.retry import Retry
+from ultimat3_jobs.text import MAX_QUEUE, is_label, is_queue_name
 
 T = TypeVar("T")
 
 MAX_NAME = 200
-MAX_QUEUE = 100
 MAX_ENQUEUED_BY = 255
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
 
@@ -59,10 +59,11 @@ def job_name(name: str | None, body: Callable[..., Any]) -> str:
 
 
 def check_name(name: object) -> str:
-    """Return a job's name or alias, checked: text of 1 to 200 printable characters."""
-    if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > MAX_NAME:
+    """Return a job's name or alias, checked: text of 1 to 200 printable characters, without spaces around it."""
+    if not is_label(name, MAX_NAME):
         raise DeclarationInvalid(
-            f"{name!r} cannot be a job's name", fix=f"use text of 1 to {MAX_NAME} printable characters"
+            f"{name!r} cannot be a job's name",
+            fix=f'name="billing.invoice"  # 1 to {MAX_NAME} printable characters, no space around them',
         )
     return name
 
@@ -76,24 +77,21 @@ def check_aliases(aliases: object) -> tuple[str, ...]:
 
 def check_queue(queue: object) -> str:
     """Return a queue's name, checked: text of 1 to 100 printable characters without a comma."""
-    valid = isinstance(queue, str) and queue.strip() == queue and queue.isprintable() and 0 < len(queue) <= MAX_QUEUE
-    if not valid or "," in str(queue):
+    if not is_queue_name(queue):
         raise DeclarationInvalid(
             f"{queue!r} cannot be a queue's name",
-            fix=f'queue="slow"  # 1 to {MAX_QUEUE} printable characters, no comma',
+            fix=f'queue="slow"  # 1 to {MAX_QUEUE} printable characters, no comma, no space around them',
         )
-    return str(queue)
+    return queue
 
 
 def check_priority(priority: object) -> int:
     """Return a priority, checked: a whole number from -100 to 100."""
-    valid = isinstance(priority, int) and not isinstance(priority, bool)
-    if not valid or not LOWEST_PRIORITY <= int(str(priority)) <= HIGHEST_PRIORITY:
-        raise DeclarationInvalid(
-            f"priority={priority!r} is no whole number from {LOWEST_PRIORITY} to {HIGHEST_PRIORITY}",
-            fix="priority=0",
-        )
-    return int(str(priority))
+    if isinstance(priority, int) and not isinstance(priority, bool) and LOWEST_PRIORITY <= priority <= HIGHEST_PRIORITY:
+        return int(priority)
+    raise DeclarationInvalid(
+        f"priority={priority!r} is no whole number from {LOWEST_PRIORITY} to {HIGHEST_PRIORITY}", fix="priority=0"
+    )
 
 
 def check_retry(retry: object) -> Retry:
@@ -132,10 +130,9 @@ def parse_run_after(value: datetime | Duration) -> tuple[datetime | None, timede
     if isinstance(value, datetime):
         try:
             moment = value if timezone.is_aware(value) else timezone.make_aware(value)
-            moment.astimezone(timezone.get_default_timezone())
+            return moment.astimezone(UTC), timedelta(0)
         except (OverflowError, ValueError) as error:
             raise DeclarationInvalid(f"run_after={value!r} is no moment: {error}", fix='run_after="1h"') from None
-        return moment, timedelta(0)
     length = _duration("run_after", value)
     if length < timedelta(0):
         raise DeclarationInvalid(f"run_after={value!r} is a negative delay", fix='run_after="0s"')
@@ -146,21 +143,26 @@ def attribution(user: object) -> str:
     """Return who asked for work as text: "auth.user:7" for a model instance.
 
     Raises:
-        InputInvalid: where it is neither a saved instance nor text, or too long.
+        InputInvalid: where it is neither a saved instance nor text of 1 to 255 printable characters.
     """
-    if isinstance(user, Model):
+    if isinstance(user, Model):  # request.user too, a lazy object that pretends to be one
         if user.pk is None:
-            raise InputInvalid(f"{user!r} is not saved, so it cannot be named", fix="save() it first")
+            raise InputInvalid(
+                f"the value at `enqueued_by` is a {user._meta.label_lower} that is not saved, so it has no name yet",
+                fix="save() it first",
+            )
         user = f"{user._meta.label_lower}:{user.pk}"
-    wrapped = getattr(user, "_wrapped", None)  # request.user is a lazy object
-    if isinstance(wrapped, Model):
-        return attribution(wrapped)
-    if not isinstance(user, str) or not user.strip() or len(user) > MAX_ENQUEUED_BY or not user.isprintable():
+    if not isinstance(user, str):
         raise InputInvalid(
-            f"{type(user).__name__} cannot name who asked",
-            fix="on_behalf_of(request.user), for a user who is logged in",
+            f"the value at `enqueued_by` is of type {user.__class__.__name__}, neither a model instance nor text",
+            fix="on_behalf_of(request.user)  # of a user who is logged in",
         )
-    return user
+    if not is_label(user, MAX_ENQUEUED_BY):
+        raise InputInvalid(
+            f"the value at `enqueued_by` is {len(user)} characters of text that cannot name who asked",
+            fix=f'on_behalf_of("import of 3 May")  # 1 to {MAX_ENQUEUED_BY} printable characters, no space around them',
+        )
+    return str.__str__(user)
 
 
 def _duration(name: str, value: Duration) -> timedelta:

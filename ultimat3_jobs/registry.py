@@ -22,8 +22,9 @@ def register(definition: JobDefinition) -> None:
     Raises:
         DuplicateJob: where another job has one of the names, or the function is declared under another name.
     """
+    names = (definition.name, *definition.aliases)
     with _lock:
-        for name in (definition.name, *definition.aliases):
+        for name in names:
             other = _by_name.get(name)
             if other is not None and _place(other.func) != _place(definition.func):
                 raise DuplicateJob(
@@ -31,15 +32,14 @@ def register(definition: JobDefinition) -> None:
                     fix=f'pin another name: @job(name="{name}_2", ...)',
                 )
         for other in _by_name.values():
-            if _place(other.func) == _place(definition.func) and other.name != definition.name:
+            if other.func is definition.func and other.name != definition.name:
                 raise DuplicateJob(
                     f"{_where(definition.func)} is declared under two names, {other.name!r} and {definition.name!r}",
                     fix=f'keep one: @job(name="{definition.name}", aliases=["{other.name}"], ...)',
                 )
-        for stale in [name for name, other in _by_name.items() if _place(other.func) == _place(definition.func)]:
+        for stale in [name for name, other in _by_name.items() if other.name == definition.name]:
             del _by_name[stale]
-        for name in (definition.name, *definition.aliases):
-            _by_name[name] = definition
+        _by_name.update(dict.fromkeys(names, definition))
 
 
 def find(name: str) -> JobDefinition | None:

@@ -15,6 +15,7 @@ from django.utils.module_loading import import_string
 
 from ultimat3_jobs.durations import parse_duration
 from ultimat3_jobs.errors import SettingsInvalid
+from ultimat3_jobs.text import MAX_QUEUE, is_queue_name
 
 NAME = "ULTIMAT3_JOBS"
 OutboxMode = Literal["auto", "required", "direct"]
@@ -66,7 +67,7 @@ def get_settings() -> Settings:
 def _load() -> Settings:
     raw = getattr(django_settings, NAME, {})
     if not isinstance(raw, Mapping):
-        raise _refuse(NAME, raw, "a dict")
+        raise _refuse(NAME, raw, "a dict", "{}")
     values = _read(NAME, raw, _READERS)
     return Settings(**values)
 
@@ -85,38 +86,38 @@ def _read(path: str, raw: Mapping[str, Any], readers: Mapping[str, Reader]) -> d
     values = {}
     for key, value in raw.items():
         if key not in readers:
-            near = difflib.get_close_matches(str(key), readers, n=1, cutoff=0.5)
-            hint = f'use "{near[0]}" in {path}' if near else f"remove it; {path} knows {', '.join(sorted(readers))}"
-            did_you_mean = f'; did you mean "{near[0]}"?' if near else ""
-            raise SettingsInvalid(f"{path} has no key {key!r}{did_you_mean}", fix=hint)
+            near = difflib.get_close_matches(str(key).upper(), readers, n=1, cutoff=0.5)
+            did_you_mean = f'did you mean "{near[0]}"?' if near else f"it has {', '.join(sorted(readers))}"
+            fix = f"del {path}[{key!r}]" + (f'  # or name it "{near[0]}"' if near else "")
+            raise SettingsInvalid(f"{path} has no key {key!r}; {did_you_mean}", fix=fix)
         values[key.lower()] = readers[key](f'{path}["{key}"]', value)
     return values
 
 
-def _refuse(path: str, value: object, wanted: str) -> SettingsInvalid:
-    return SettingsInvalid(f"{path} is {value!r}, not {wanted}", fix=f"set {path} to {wanted}")
+def _refuse(path: str, value: object, wanted: str, example: str) -> SettingsInvalid:
+    return SettingsInvalid(f"{path} is {value!r}, not {wanted}", fix=f"{path} = {example}")
 
 
 def _positive_duration(path: str, value: Any) -> timedelta:
-    wanted = 'a positive length of time such as "30s"'
     try:
         length = parse_duration(value)
     except ValueError:
-        raise _refuse(path, value, wanted) from None
+        length = timedelta(0)
     if length <= timedelta(0):
-        raise _refuse(path, value, wanted)
+        raise _refuse(path, value, "a positive length of time", '"30s"')
     return length
 
 
 def _positive_int(path: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise _refuse(path, value, "a whole number of 1 or more")
+        raise _refuse(path, value, "a whole number of 1 or more", "100")
     return value
 
 
-def _text(path: str, value: Any) -> str:
-    if not isinstance(value, str) or not value.strip() or len(value) > 100:  # noqa: PLR2004 - a queue's name
-        raise _refuse(path, value, "text of 1 to 100 characters")
+def _queue_name(path: str, value: Any) -> str:
+    if not is_queue_name(value):
+        wanted = f"text of 1 to {MAX_QUEUE} printable characters, no comma, no space around them"
+        raise _refuse(path, value, wanted, '"default"')
     return value
 
 
@@ -124,26 +125,28 @@ def _dotted_path(path: str, value: Any) -> str | None:
     if value is None:
         return None
     try:
-        import_string(value)
+        found = import_string(value)
     except (ImportError, AttributeError, ValueError, TypeError):
-        raise _refuse(path, value, "the dotted path of an importable context manager") from None
+        found = None
+    if not callable(found):
+        raise _refuse(path, value, "the dotted path of an importable context manager", "None")
     return str(value)
 
 
 def _outbox_mode(path: str, value: Any) -> Any:
     if value not in ("auto", "required", "direct"):
-        raise _refuse(path, value, '"auto", "required" or "direct"')
+        raise _refuse(path, value, '"auto", "required" or "direct"', '"auto"')
     return value
 
 
 def _outbox(path: str, value: Any) -> OutboxSettings:
     if not isinstance(value, Mapping):
-        raise _refuse(path, value, "a dict")
+        raise _refuse(path, value, "a dict", "{}")
     return OutboxSettings(**_read(path, value, {"MODE": _outbox_mode, "BATCH": _positive_int}))
 
 
 _READERS: dict[str, Reader] = {
-    "DEFAULT_QUEUE": _text,
+    "DEFAULT_QUEUE": _queue_name,
     "CONCURRENCY": _positive_int,
     "LEASE": _positive_duration,
     "RENEWAL": _positive_duration,

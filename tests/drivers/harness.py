@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager
 from django.db import connection, transaction
 
 from ultimat3_jobs.drivers import Driver, get_driver
+from ultimat3_jobs.models import Job
+from ultimat3_jobs.records import Claim
 from ultimat3_jobs.testing.conformance import Harness
 
 INSTANTS = ("run_at", "visible_at", "key_until", "created_at", "updated_at", "started_at", "finished_at")
@@ -32,10 +34,22 @@ class DatabaseHarness(Harness):
         return transaction.atomic()
 
     def waits(self) -> bool:
-        if connection.vendor != "postgresql":
-            return True  # a thread that waits for the one write lock shows nothing
+        """Whether another connection waits for this one's transaction; on SQLite a thread that does shows nothing."""
+        return connection.vendor != "postgresql" or self.waiting() > 0
+
+    def waiting(self) -> int:
+        """Return how many connections wait for locks of this one's transaction, or for others that do."""
         with connection.cursor() as cursor:
             cursor.execute(
-                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+                "WITH RECURSIVE waiting AS ("
+                " SELECT pid FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
+                " UNION SELECT l.pid FROM waiting AS w JOIN pg_locks AS l"
+                " ON NOT l.granted AND w.pid = ANY (pg_blocking_pids(l.pid))"
+                ") SELECT count(*) FROM waiting"
             )
-            return cursor.fetchone()[0] > 0
+            return int(cursor.fetchone()[0])
+
+    def claim_of(self, job: Job) -> Claim:
+        """Return the claim that owns a job now."""
+        assert job.claim_token is not None
+        return Claim(job.id, job.claim_token)

@@ -12,6 +12,7 @@ from typing import Any
 from django.db import transaction
 
 from ultimat3_jobs.aliases import outbox_alias
+from ultimat3_jobs.batches import batches
 from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.drivers.database import rows
 from ultimat3_jobs.errors import KeyReused
@@ -33,19 +34,26 @@ def relay_once() -> int:
         if not staged:
             return 0
         requests = sorted(map(_request, staged), key=lambda request: (request.requested_at, request.id))
-        receipts = get_driver().enqueue(requests)
+        # In parts of bounded size: inputs are as large as the settings allow, and a move takes many.
+        receipts = [receipt for batch in batches(requests) for receipt in get_driver().enqueue(batch)]
         marks = [_mark(request, receipt) for request, receipt in zip(requests, receipts, strict=True)]
         run(alias, "mark", {"rows": rows.encode(marks)})
-    for mark in marks:
+    for request, mark in zip(requests, marks, strict=True):
         if mark["outcome"] == OutboxEntry.Outcome.SET_ASIDE:
-            emit("jobs.outbox.set-aside", level=logging.ERROR, staged=mark["id"], error=mark["error"])
+            emit(
+                "jobs.outbox.set-aside", level=logging.ERROR, staged=request.id, name=request.name, error=mark["error"]
+            )
     return len(marks)
 
 
 def relay_all() -> int:
-    """Move everything that is committed by now; return how many rows were decided."""
-    total = 0
-    while moved := relay_once():
+    """Move everything that is committed by now; return how many rows were decided.
+
+    What is committed while it works may be left: callers that never stop committing cannot hold it up.
+    """
+    total = moved = relay_once()
+    while moved >= get_settings().outbox.batch:
+        moved = relay_once()
         total += moved
     return total
 

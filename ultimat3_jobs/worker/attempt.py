@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ from django.utils.module_loading import import_string
 
 from ultimat3_jobs.context import install_tenant
 from ultimat3_jobs.settings import get_settings
-from ultimat3_jobs.worker.connections import keep_connections, replace_spoilt_connections
+from ultimat3_jobs.worker.connections import prepare_connections, replace_spoilt_connections
 
 T = TypeVar("T")
 
@@ -27,17 +27,20 @@ def in_surroundings(tenant: str | None, work: Callable[[], T]) -> T:
 
 def _call(tenant: str | None, work: Callable[[], T]) -> T:
     install_tenant(tenant)
-    with _connections(), _tenant_context(tenant):
-        return work()
-
-
-@contextmanager
-def _connections() -> Iterator[None]:
-    keep_connections()
+    in_transaction = prepare_connections()
+    failures: list[BaseException] = []
     try:
-        yield
+        with _tenant_context(tenant):
+            try:
+                return work()
+            except BaseException as error:
+                failures.append(error)
+                raise
+        # The project's context manager kept the exception to itself: work that failed has failed all the same.
+        raise failures[0]
     finally:
-        replace_spoilt_connections()
+        failures.clear()  # or the exception and this frame keep one another alive
+        replace_spoilt_connections(in_transaction)
 
 
 def _tenant_context(tenant: str | None) -> AbstractContextManager[Any]:

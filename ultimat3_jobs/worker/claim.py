@@ -14,4 +14,4 @@ def claim(driver: Driver, *, worker: str, free: int, lease: timedelta, queues: Q
     # Measured from before the statement: what the worker believes of its lease is never later than the database.
     asked_at = monotonic()
     jobs = driver.claim(worker=worker, limit=free, lease=lease, queues=queues)
-    return [ActiveRun(job, renewed_at=asked_at) for job in jobs]
+    return [ActiveRun(job, confirmed_at=asked_at) for job in jobs]

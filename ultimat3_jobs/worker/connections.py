@@ -2,41 +2,87 @@
 
 from __future__ import annotations
 
+import logging
+import select
+import threading
+from collections.abc import Callable
+from functools import partial
+
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from ultimat3_jobs.logs import emit
+from ultimat3_jobs.worker.inflight import monotonic
 
-def keep_connections() -> None:
-    """Before a run: make the thread's connections outlast it, whatever CONN_MAX_AGE says; drop broken ones."""
+LONG_IDLE = 30.0
+"""Seconds after which a connection is asked whether it still works before a body gets it."""
+
+_thread = threading.local()
+
+
+def prepare_connections() -> frozenset[str]:
+    """Before a run: make the thread's connections outlast it, whatever CONN_MAX_AGE says; drop dead ones.
+
+    Returns:
+        The aliases on which a caller has a transaction open. In a worker there are none.
+    """
+    idle = monotonic() - getattr(_thread, "used_at", 0.0) > LONG_IDLE
+    in_transaction = set()
     for connection in connections.all(initialized_only=True):
+        if connection.in_atomic_block or not connection.autocommit:
+            if connection.connection is not None:
+                in_transaction.add(connection.alias)
+            continue
         connection.close_at = None
-        if connection.errors_occurred:
-            connection.close_if_unusable_or_obsolete()
+        if connection.connection is not None and (idle or connection.errors_occurred or _server_spoke(connection)):
+            _drop_unless(connection, connection.is_usable)
+    return frozenset(in_transaction)
 
 
-def replace_spoilt_connections() -> None:
-    """After a run: drop every connection that a body left in a transaction, without autocommit, or broken."""
+def replace_spoilt_connections(in_transaction: frozenset[str] = frozenset()) -> None:
+    """After a run: drop every connection that a body left in a transaction, without autocommit, or broken.
+
+    Never raises: how the run ended is not changed by what is found here.
+
+    Args:
+        in_transaction: what `prepare_connections` returned: never touched.
+    """
     for connection in connections.all(initialized_only=True):
-        if _spoilt(connection):
-            _drop(connection)
-        elif connection.errors_occurred:
-            connection.close_if_unusable_or_obsolete()
+        if connection.alias not in in_transaction:
+            connection.close_at = None
+            _drop_unless(connection, partial(_clean, connection))
+    _thread.used_at = monotonic()
 
 
-def _spoilt(connection: BaseDatabaseWrapper) -> bool:
+def _drop_unless(connection: BaseDatabaseWrapper, sound: Callable[[], bool]) -> None:
+    try:
+        if sound():
+            connection.errors_occurred = False
+            return
+    except Exception as error:
+        emit("jobs.connection.check-failed", level=logging.WARNING, error=type(error).__name__)
+    # The wrapper too carries the state of a broken transaction: both go, and the next use makes them anew.
+    try:
+        connection.close()
+    except Exception as error:
+        emit("jobs.connection.close-failed", level=logging.WARNING, error=type(error).__name__)
+    del connections[connection.alias]
+
+
+def _clean(connection: BaseDatabaseWrapper) -> bool:
     if connection.in_atomic_block or connection.needs_rollback or connection.closed_in_transaction:
-        return True
-    if connection.connection is None:
         return False
-    if connection.autocommit != connection.settings_dict["AUTOCOMMIT"]:
+    if connection.connection is None:
         return True
-    return _in_raw_transaction(connection)
+    if connection.autocommit != connection.settings_dict["AUTOCOMMIT"]:
+        return False
+    if connection.autocommit and _in_raw_transaction(connection):
+        return False
+    return not connection.errors_occurred or connection.is_usable()
 
 
 def _in_raw_transaction(connection: BaseDatabaseWrapper) -> bool:
     """Whether a body began a transaction past Django, with a statement of its own."""
-    if not connection.autocommit:
-        return False
     if connection.vendor == "sqlite":
         return bool(connection.connection.in_transaction)
     if connection.vendor == "postgresql":
@@ -44,9 +90,10 @@ def _in_raw_transaction(connection: BaseDatabaseWrapper) -> bool:
     return False
 
 
-def _drop(connection: BaseDatabaseWrapper) -> None:
-    # The wrapper too carries the state of the broken transaction: both go, and the next use makes them anew.
-    raw, connection.connection = connection.connection, None
-    if raw is not None:
-        raw.close()
-    del connections[connection.alias]
+def _server_spoke(connection: BaseDatabaseWrapper) -> bool:
+    """Whether the server sent something unasked, as it does when it ends a connection. Costs no round trip."""
+    if connection.vendor != "postgresql" or connection.connection is None or connection.connection.closed:
+        return False
+    poll = select.poll()
+    poll.register(connection.connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))

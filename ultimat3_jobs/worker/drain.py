@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from enum import IntEnum
 
 from ultimat3_jobs.drivers import Driver
 from ultimat3_jobs.logs import emit
+from ultimat3_jobs.loops import close_thread_connections
 from ultimat3_jobs.records import Nack
-from ultimat3_jobs.worker.inflight import Inflight, monotonic
+from ultimat3_jobs.worker.inflight import ActiveRun, Inflight, monotonic
+
+LAST_WORDS = 5.0
+"""Seconds for settlements that are being written when the drain's time is over."""
 
 
 class Ending(IntEnum):
@@ -18,43 +24,69 @@ class Ending(IntEnum):
 
     DRAINED = 0  # every job that ran has ended
     HANDED_BACK = 3  # the drain's time was over; the rest was handed back
-    AT_ONCE = 4  # a second signal; the rest is swept when its leases lapse
+    AT_ONCE = 4  # a second signal, or the queue could not be told: the rest is swept when its leases lapse
 
 
-def drain(driver: Driver, inflight: Inflight, mailbox: queue.SimpleQueue[str], *, timeout: timedelta) -> Ending:
+def drain(
+    driver: Driver,
+    inflight: Inflight,
+    *,
+    bell: queue.SimpleQueue[None],
+    at_once: Callable[[], bool],
+    timeout: timedelta,
+) -> Ending:
     """Wait for the runs of this process, then hand back those that did not end in time.
 
     Args:
         driver: the queue.
         inflight: the runs.
-        mailbox: gets a message whenever a run ends; "kill" ends the wait at once.
+        bell: rung when a run ends, and when the answer of `at_once` changes.
+        at_once: whether to end without waiting for anything.
         timeout: how long to wait.
     """
-    until = monotonic() + timeout.total_seconds()
     emit("jobs.worker.draining", running=len(inflight), timeout_seconds=timeout.total_seconds())
-    while len(inflight):
-        left = until - monotonic()
-        if left <= 0:
-            return _hand_back(driver, inflight)
-        try:
-            if mailbox.get(timeout=left) == "kill":
-                return Ending.AT_ONCE
-        except queue.Empty:
-            continue
-    return Ending.DRAINED
+    if not _wait(inflight, bell, at_once, timeout.total_seconds()):
+        return Ending.AT_ONCE
+    # A run whose body has ended settles itself: handing it back would make it run again.
+    left = [one for one in inflight.all() if inflight.end(one)]
+    told = _hand_back(driver, left)
+    for one in left:
+        inflight.remove(one)
+    _wait(inflight, bell, at_once, LAST_WORDS)
+    if len(inflight) or not told:
+        return Ending.AT_ONCE
+    return Ending.HANDED_BACK if left else Ending.DRAINED
 
 
-def _hand_back(driver: Driver, inflight: Inflight) -> Ending:
-    left = inflight.all()
+def _wait(inflight: Inflight, bell: queue.SimpleQueue[None], at_once: Callable[[], bool], seconds: float) -> bool:
+    """Wait until no run is left, or for `seconds`; return False where it is to end at once."""
+    until = monotonic() + seconds
+    while len(inflight) and not at_once() and (left := until - monotonic()) > 0:
+        with contextlib.suppress(queue.Empty):
+            bell.get(timeout=left)
+    return not (len(inflight) and at_once())
+
+
+def _hand_back(driver: Driver, left: Sequence[ActiveRun]) -> bool:
+    """Give runs back whose bodies go on: threads cannot be ended. Return whether the queue could be told."""
     for one in left:
         one.run.cancelled.set()
-    landed = driver.nack([Nack.hand_back(one.job.claim) for one in left])
+    nacks = [Nack.hand_back(one.job.claim) for one in left]
+    try:
+        landed = _nack(driver, nacks)
+    except Exception as error:
+        emit("jobs.worker.hand-back-failed", level=logging.ERROR, exc_info=True, error=type(error).__name__)
+        return False
     for one, gone in zip(left, landed, strict=True):
-        emit(
-            "jobs.worker.handed-back",
-            level=logging.WARNING,
-            job=one.job.claim.id,
-            name=one.job.name,
-            landed=gone,
-        )
-    return Ending.HANDED_BACK if any(landed) or len(inflight) else Ending.DRAINED
+        job = one.job.claim.id
+        emit("jobs.worker.handed-back", level=logging.WARNING, job=job, name=one.job.name, landed=gone)
+    return True
+
+
+def _nack(driver: Driver, nacks: Sequence[Nack]) -> list[bool]:
+    try:
+        return driver.nack(nacks)
+    except Exception:
+        # The connection may have died since it was last used: the second try has a fresh one.
+        close_thread_connections()
+        return driver.nack(nacks)

@@ -9,7 +9,7 @@ from ultimat3_jobs.classify import decide
 from ultimat3_jobs.context import Run
 from ultimat3_jobs.definition import JobDefinition
 from ultimat3_jobs.errors import InputInvalid, ResultInvalid
-from ultimat3_jobs.failures import describe_failure
+from ultimat3_jobs.failures import class_name, describe_failure
 from ultimat3_jobs.inputs import encode_result
 from ultimat3_jobs.records import ClaimedJob
 from ultimat3_jobs.worker.attempt import in_surroundings
@@ -29,26 +29,33 @@ def execute(job: ClaimedJob, run: Run) -> Outcome:
         return Parked(f"no job named {job.name!r} in the code of this worker"[:200], delay)
     try:
         values = definition.codec.decode(job.input)
+    except InputInvalid as error:
+        return _failed(error, job, definition, hopeless="the stored input no longer fits the signature")
+    try:
         result = in_surroundings(job.tenant_id, lambda: definition.func(run, **values))
-        return Succeeded(_encode(definition, result))
     # SystemExit, KeyboardInterrupt and the like too: a body that raises them fails, and the worker goes on.
     except BaseException as error:
         return _failed(error, job, definition)
-
-
-def _encode(definition: JobDefinition, result: object) -> str | None:
     try:
-        return encode_result(result)
-    except InputInvalid as error:
-        raise ResultInvalid(
-            f"the body of {definition.name} ended well, but its result cannot be stored: {error.cause}",
+        return Succeeded(encode_result(result))
+    except BaseException as error:
+        invalid = ResultInvalid(
+            f"the body of {definition.name} ended well, but its result cannot be stored: {_cause(error)}",
             fix="return plain data or None; the work itself is done, so do not retry before you have looked",
-        ) from None
+        )
+        return _failed(invalid, job, definition, hopeless="the body ended well, but its result cannot be stored")
 
 
-def _failed(error: BaseException, job: ClaimedJob, definition: JobDefinition) -> Outcome:
-    decision = decide(error, attempt=job.attempt, max_attempts=job.max_attempts, retry=definition.retry)
-    failure = describe_failure(error, verdict=decision.verdict, package=definition.func.__module__.partition(".")[0])
+def _cause(error: BaseException) -> str:
+    return error.cause if isinstance(error, InputInvalid) else class_name(type(error))
+
+
+def _failed(error: BaseException, job: ClaimedJob, definition: JobDefinition, *, hopeless: str = "") -> Outcome:
+    decision = decide(
+        error, attempt=job.attempt, max_attempts=job.max_attempts, retry=definition.retry, hopeless=hopeless
+    )
+    body = f"{definition.func.__module__}.{definition.func.__qualname__}"
+    failure = describe_failure(error, verdict=decision.verdict, body=body)
     if decision.stop is None:
         return Retrying(failure, decision.delay)
     return Buried(failure, decision.stop, definition.retry.dead_letter)

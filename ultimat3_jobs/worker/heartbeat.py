@@ -7,54 +7,59 @@ from datetime import timedelta
 
 from ultimat3_jobs.drivers import Driver
 from ultimat3_jobs.logs import emit
+from ultimat3_jobs.loops import close_thread_connections
 from ultimat3_jobs.records import Renewal
 from ultimat3_jobs.worker.inflight import ActiveRun, Inflight, monotonic
 
+BEATS_A_LEASE = 3
+
 
 class Heartbeat:
-    """One beat at a time, from the start of the worker until its last run has ended, the drain included."""
+    """Beats from the start of the worker until its last run is settled, the drain included.
 
-    def __init__(self, driver: Driver, inflight: Inflight, *, lease: timedelta) -> None:
+    Args:
+        driver: the queue.
+        inflight: the runs.
+        lease: how long a renewal holds.
+        renewal: how often to renew; never less often than three times a lease.
+    """
+
+    def __init__(self, driver: Driver, inflight: Inflight, *, lease: timedelta, renewal: timedelta) -> None:
         self._driver = driver
         self._inflight = inflight
         self._lease = lease
+        self.interval = min(renewal, lease / BEATS_A_LEASE).total_seconds()
 
     def beat(self) -> bool:
-        """Renew all leases once. A beat that fails is a warning; a lease without one for its whole length is lost."""
-        active = [one for one in self._inflight.all() if not one.lost]
+        """Renew all leases once, those of runs that are being settled too. A beat that fails is a warning."""
+        active = self._inflight.all()
         if not active:
             return False
         asked_at = monotonic()
         try:
             renewals = self._driver.heartbeat([one.job.claim for one in active], lease=self._lease)
-        except Exception:
-            self._give_up_silent(active)
-            raise
+        except Exception as error:
+            emit("jobs.heartbeat.failed", level=logging.WARNING, exc_info=True, error=type(error).__name__)
+            close_thread_connections()
+            return False
         for one, renewal in zip(active, renewals, strict=True):
-            if renewal is Renewal.RENEWED:
-                one.renewed_at = asked_at
-            elif renewal is Renewal.LOST:
+            if renewal is Renewal.LOST:
                 self._lose(one, "another claim or a sweep owns the job")
-        self._give_up_silent(active)
+            else:
+                # A row that is locked was read, and is still ours.
+                one.confirmed_at = asked_at
         return False
 
-    def _give_up_silent(self, active: list[ActiveRun]) -> None:
+    def watch(self) -> bool:
+        """Cancel the runs for which no beat has landed for the length of the lease. Asks nobody: a beat may hang."""
         oldest = monotonic() - self._lease.total_seconds()
-        for one in active:
-            if not one.lost and one.renewed_at < oldest:
+        for one in self._inflight.all():
+            if one.confirmed_at < oldest:
                 self._lose(one, "no renewal landed for the length of the lease")
+        return False
 
     def _lose(self, one: ActiveRun, why: str) -> None:
-        # The answer may have been on the wire while the run ended: what is settled has lost nothing.
-        if not self._inflight.still_runs(one):
+        if not self._inflight.lose(one):
             return
-        one.lost = True
         one.run.cancelled.set()
-        emit(
-            "jobs.lease.lost",
-            level=logging.ERROR,
-            job=one.job.claim.id,
-            name=one.job.name,
-            at="heartbeat",
-            why=why,
-        )
+        emit("jobs.lease.lost", level=logging.ERROR, job=one.job.claim.id, name=one.job.name, at="heartbeat", why=why)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from datetime import timedelta
 
 from ultimat3_jobs.drivers import Driver
 from ultimat3_jobs.logs import emit
@@ -18,22 +17,26 @@ class Housekeeping:
 
     Args:
         driver: the queue.
-        sweep_every: how often lapsed leases are looked for.
+        sweep_every: seconds between two looks for lapsed leases.
         on_ready: called where jobs became ready.
     """
 
-    def __init__(self, driver: Driver, *, sweep_every: timedelta, on_ready: Callable[[], None]) -> None:
+    def __init__(self, driver: Driver, *, sweep_every: float, on_ready: Callable[[], None]) -> None:
         self._driver = driver
-        self._sweep_every = sweep_every.total_seconds()
+        self._sweep_every = sweep_every
         self._on_ready = on_ready
         self._swept_at: float | None = None
 
-    def tidy(self) -> bool:
-        """Do one pass; return whether there is more at once."""
+    def tidy(self, *, sweep: bool = False) -> bool:
+        """Do one pass; return whether there is more at once.
+
+        Args:
+            sweep: sweep in this pass, due or not.
+        """
         ready = promoted = self._driver.promote(limit=BATCH)
         swept = 0
-        if self._swept_at is None or monotonic() - self._swept_at >= self._sweep_every:
-            swept = self.sweep()
+        if sweep or self._swept_at is None or monotonic() - self._swept_at >= self._sweep_every:
+            swept = self._sweep()
             ready += swept
             if swept < BATCH:
                 self._swept_at = monotonic()
@@ -41,8 +44,7 @@ class Housekeeping:
             self._on_ready()
         return promoted >= BATCH or swept >= BATCH
 
-    def sweep(self) -> int:
-        """Take lapsed jobs from their workers; return how many."""
+    def _sweep(self) -> int:
         swept = self._driver.sweep(limit=BATCH)
         for job in swept:
             emit(

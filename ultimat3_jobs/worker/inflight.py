@@ -12,16 +12,18 @@ from ultimat3_jobs.records import ClaimedJob
 class ActiveRun:
     """One claimed job until it is settled."""
 
-    def __init__(self, job: ClaimedJob, *, renewed_at: float) -> None:
+    def __init__(self, job: ClaimedJob, *, confirmed_at: float) -> None:
         self.job = job
         self.run = Run(job)
-        self.renewed_at = renewed_at
-        """`time.monotonic()` before the statement that last gave or renewed the lease."""
+        self.confirmed_at = confirmed_at
+        """`monotonic()` before the latest statement that found the claim to be ours."""
         self.lost = False
+        self.over = False
+        """Whether its body has ended, or the drain has given it up: what follows is its settlement."""
 
 
 class Inflight:
-    """Thread-safe set of active runs."""
+    """Thread-safe set of active runs. It decides who ends a run, and that a run which has ended is not lost."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,6 +34,20 @@ class Inflight:
         with self._lock:
             self._runs[active.job.claim] = active
 
+    def end(self, active: ActiveRun) -> bool:
+        """Ask for the right to settle a run. The first who asks gets it: its own thread, or the drain."""
+        with self._lock:
+            first, active.over = not active.over, True
+            return first
+
+    def lose(self, active: ActiveRun) -> bool:
+        """Mark a run as lost, once; not one that is over: an answer about it may have been on the wire."""
+        with self._lock:
+            if active.over or active.lost:
+                return False
+            active.lost = True
+            return True
+
     def remove(self, active: ActiveRun) -> None:
         """Count a settled job out."""
         with self._lock:
@@ -41,11 +57,6 @@ class Inflight:
         """Return the runs as they are now."""
         with self._lock:
             return list(self._runs.values())
-
-    def still_runs(self, active: ActiveRun) -> bool:
-        """Whether a run has not been settled by now."""
-        with self._lock:
-            return active.job.claim in self._runs
 
     def __len__(self) -> int:
         with self._lock:

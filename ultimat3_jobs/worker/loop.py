@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import queue
 import threading
@@ -20,8 +21,12 @@ from ultimat3_jobs.worker.drain import Ending, drain
 from ultimat3_jobs.worker.execute import execute
 from ultimat3_jobs.worker.heartbeat import Heartbeat
 from ultimat3_jobs.worker.housekeeping import Housekeeping
-from ultimat3_jobs.worker.inflight import ActiveRun, Inflight
+from ultimat3_jobs.worker.inflight import ActiveRun, Inflight, monotonic
 from ultimat3_jobs.worker.settle import settle
+
+LONGEST_GATHERING = 0.02
+LAST_PASS = 5.0
+"""Seconds for the passes of the background loops that are under way when the runs have ended."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +53,22 @@ class Worker:
         self._concurrency = options.concurrency or self._settings.concurrency
         self._inflight = Inflight()
         self._bodies: queue.SimpleQueue[ActiveRun | None] = queue.SimpleQueue()
-        # Its put() may be called from a signal handler: it cannot deadlock with the get() it interrupts.
-        self._mailbox: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._stopping = False
-        self._housekeeping = Housekeeping(self._driver, sweep_every=self._settings.renewal, on_ready=self._wake)
-        self._loops = self._background_loops()
+        # Rung when something happened. A signal handler may do so: put() cannot deadlock with the get() it interrupts.
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._stopping = self._at_once = False
+        self._stops = itertools.count()
+        self._claim_seconds = 0.0
+        self._heartbeat = Heartbeat(
+            self._driver, self._inflight, lease=self._settings.lease, renewal=self._settings.renewal
+        )
+        self._housekeeping = Housekeeping(self._driver, sweep_every=self._heartbeat.interval, on_ready=self._wake)
 
     def stop(self) -> None:
         """Ask the worker to drain; asked a second time, to end at once. Safe in a signal handler."""
-        self._mailbox.put("kill" if self._stopping else "stop")
+        if next(self._stops):
+            self._at_once = True
         self._stopping = True
+        self._wake()
 
     def run(self) -> Ending:
         """Work until told to stop, or in burst mode until nothing is due; return how it ended."""
@@ -68,30 +79,43 @@ class Worker:
             queues=",".join(self._options.queues.only) or "all",
             excluded=",".join(self._options.queues.excluded) or "none",
         )
-        heartbeat = Heartbeat(self._driver, self._inflight, lease=self._settings.lease)
-        beats = BackgroundLoop("heartbeat", interval=self._settings.renewal.total_seconds(), step=heartbeat.beat)
-        threads = [
+        beat = self._heartbeat.interval
+        leases = [
+            BackgroundLoop("heartbeat", interval=beat, step=self._heartbeat.beat),
+            BackgroundLoop("lease-watch", interval=beat, step=self._heartbeat.watch),
+        ]
+        chores = self._chores()
+        bodies = [
             threading.Thread(target=self._work, name=f"ultimat3_jobs.body-{number}", daemon=True)
             for number in range(self._concurrency)
         ]
-        for starter in (beats, *self._loops, *threads):
-            starter.start()
+        for loop in (*leases, *chores):
+            loop.start()
+        for thread in bodies:
+            thread.start()
         self._claim_until_stopped()
         # Renewals go on until the last run has ended; everything else stops first.
-        for loop in self._loops:
-            loop.stop(self._settings.drain_timeout.total_seconds())
-        ending = drain(self._driver, self._inflight, self._mailbox, timeout=self._settings.drain_timeout)
-        beats.stop(1.0)
+        for loop in chores:
+            loop.stop(0)
+        ending = drain(
+            self._driver,
+            self._inflight,
+            bell=self._bell,
+            at_once=lambda: self._at_once,
+            timeout=self._settings.drain_timeout,
+        )
+        for loop in (*leases, *chores):
+            loop.stop(LAST_PASS if ending is Ending.DRAINED else 0)
         if ending is Ending.DRAINED:
-            for _ in threads:
+            for _ in bodies:
                 self._bodies.put(None)
-            for thread in threads:
+            for thread in bodies:
                 thread.join()
         close_thread_connections()
         emit("jobs.worker.stopped", worker=self.id, ending=ending.name.lower().replace("_", "-"))
         return ending
 
-    def _background_loops(self) -> list[BackgroundLoop]:
+    def _chores(self) -> list[BackgroundLoop]:
         poll = self._settings.poll.total_seconds()
         loops = [BackgroundLoop("housekeeping", interval=poll, step=self._housekeeping.tidy)]
         if self._options.relay:
@@ -100,28 +124,32 @@ class Worker:
 
     def _claim_until_stopped(self) -> None:
         backoff = 0.0
-        while not self._stopping:
-            free = self._concurrency - len(self._inflight)
+        while True:
+            self._gather()
+            if self._stopping:
+                return
+            free = self._free()
             claimed = 0
-            if free:
-                try:
+            try:
+                if free:
                     claimed = self._claim(free)
-                    backoff = 0.0
-                except Exception as error:
-                    backoff = min(LONGEST_BACKOFF, backoff * 2 or FIRST_BACKOFF)
-                    emit(
-                        "jobs.worker.claim-failed",
-                        level=logging.ERROR,
-                        exc_info=True,
-                        error=type(error).__name__,
-                    )
-                    close_thread_connections()
-                if self._options.burst and not claimed and not backoff and self._nothing_is_due():
-                    return
+                if self._options.burst and free == self._concurrency and not claimed:
+                    claimed = self._claim_after_chores(free)
+                    if not claimed:
+                        return
+                backoff = 0.0
+            except Exception as error:
+                backoff = min(LONGEST_BACKOFF, backoff * 2 or FIRST_BACKOFF)
+                emit("jobs.worker.claim-failed", level=logging.ERROR, exc_info=True, error=type(error).__name__)
+                close_thread_connections()
             if claimed < free or not free:
                 self._wait(backoff or self._settings.poll.total_seconds())
 
+    def _free(self) -> int:
+        return self._concurrency - len(self._inflight)
+
     def _claim(self, free: int) -> int:
+        asked_at = monotonic()
         claimed = claim(
             self._driver,
             worker=self.id,
@@ -129,30 +157,35 @@ class Worker:
             lease=self._settings.lease,
             queues=self._options.queues,
         )
+        self._claim_seconds = monotonic() - asked_at
         for active in claimed:
             self._inflight.add(active)
             self._bodies.put(active)
         return len(claimed)
 
-    def _nothing_is_due(self) -> bool:
-        """Burst mode: whether no run is left and neither outbox nor waiting jobs have more that is due."""
-        if len(self._inflight):
-            return False
-        moved = relay_all() if self._options.relay else 0
-        more = self._driver.promote(limit=1) + self._housekeeping.sweep()
-        if moved or more:
-            self._wake()
-            return False
-        return True
+    def _claim_after_chores(self, free: int) -> int:
+        """Burst mode: do all that can make work due, and only then look whether any is."""
+        if self._options.relay:
+            relay_all()
+        while self._housekeeping.tidy(sweep=True):
+            pass
+        return self._claim(free)
+
+    def _gather(self) -> None:
+        """Let more slots fall free, for as long as a claim takes: one of several costs little more than one of one."""
+        until = monotonic() + min(self._claim_seconds, LONGEST_GATHERING)
+        while not self._stopping and self._free() < self._concurrency / 2 and (left := until - monotonic()) > 0:
+            self._wait(left)
 
     def _wait(self, seconds: float) -> None:
+        """Sleep until something happens, or for `seconds`."""
         with contextlib.suppress(queue.Empty):
-            self._mailbox.get(timeout=seconds)
+            self._bell.get(timeout=seconds)
             while not self._stopping:
-                self._mailbox.get_nowait()
+                self._bell.get_nowait()
 
     def _wake(self) -> None:
-        self._mailbox.put("look")
+        self._bell.put(None)
 
     def _relay(self) -> bool:
         moved = relay_once()
@@ -163,9 +196,17 @@ class Worker:
     def _work(self) -> None:
         """A body thread: runs and settles one job after another."""
         while (active := self._bodies.get()) is not None:
-            try:
-                settle(self._driver, active.job, execute(active.job, active.run))
-            finally:
-                self._inflight.remove(active)
-                self._wake()
+            self._attempt(active)
         close_thread_connections()
+
+    def _attempt(self, active: ActiveRun) -> None:
+        try:
+            outcome = execute(active.job, active.run)
+            if self._inflight.end(active):
+                settle(self._driver, active.job, outcome, patience=self._settings.lease)
+        except BaseException:
+            # Nothing may end this thread, or its slot is gone. The job is swept when its lease lapses.
+            emit("jobs.worker.attempt-failed", level=logging.CRITICAL, exc_info=True, job=active.job.claim.id)
+        finally:
+            self._inflight.remove(active)
+            self._wake()

@@ -9,26 +9,37 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
 
 from ultimat3_jobs.drivers import Driver
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.loops import close_thread_connections
 from ultimat3_jobs.records import Ack, ClaimedJob, Nack
+from ultimat3_jobs.worker.inflight import monotonic
 from ultimat3_jobs.worker.outcome import Buried, Outcome, Parked, Retrying, Succeeded
 
-TRIES = 6
 FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 2.0
 
 
-def settle(driver: Driver, job: ClaimedJob, outcome: Outcome) -> bool:
-    """Persist what became of a job; return whether it landed. Never raises."""
+def settle(driver: Driver, job: ClaimedJob, outcome: Outcome, *, patience: timedelta) -> bool:
+    """Persist what became of a job; return whether it landed. Never raises.
+
+    Args:
+        driver: the queue.
+        job: what was run.
+        outcome: what became of it.
+        patience: how long to go on trying where it cannot be written.
+    """
     write = _write(driver, job, outcome)
     pause = FIRST_PAUSE
-    for attempt in range(1, TRIES + 1):
+    until = monotonic() + patience.total_seconds()
+    while True:
         try:
             landed = write()
         except Exception as error:
-            last = attempt == TRIES
+            last = monotonic() + pause > until
             emit(
                 "jobs.worker.settle-failed" if last else "jobs.worker.settle-retried",
                 level=logging.ERROR if last else logging.WARNING,
@@ -39,13 +50,13 @@ def settle(driver: Driver, job: ClaimedJob, outcome: Outcome) -> bool:
                 error=type(error).__name__,
             )
             close_thread_connections()
-            if not last:
-                time.sleep(pause)
-                pause *= 2
-            continue
-        _log(job, outcome, landed)
-        return landed
-    return False
+            if last:
+                return False
+            time.sleep(pause)
+            pause = min(LONGEST_PAUSE, pause * 2)
+        else:
+            _log(job, outcome, landed)
+            return landed
 
 
 def _write(driver: Driver, job: ClaimedJob, outcome: Outcome) -> Callable[[], bool]:
@@ -76,10 +87,7 @@ def _log(job: ClaimedJob, outcome: Outcome, landed: bool) -> None:
         Buried: ("jobs.job.buried", logging.ERROR),
         Parked: ("jobs.job.parked", logging.WARNING),
     }[type(outcome)]
-    fields = {"job": job.claim.id, "name": job.name, "attempt": job.attempt}
+    fields: dict[str, Any] = {"job": job.claim.id, "name": job.name, "attempt": job.attempt}
     if isinstance(outcome, (Retrying, Buried)):
-        fields |= {
-            "error": outcome.failure.error_class,
-            "verdict": outcome.failure.text.rpartition("verdict: ")[2],
-        }
+        fields |= {"error": outcome.failure.error_class, "verdict": outcome.failure.text.rpartition("verdict: ")[2]}
     emit(event, level=level, **fields)

@@ -71,13 +71,10 @@ class DatabaseDriver(Driver):
             return []
         alias = queue_alias()
         batch = rows.encode(map(rows.claim_row, claims))
-        renewed = {
-            rows.uuid(row[0]) for row in run(alias, "heartbeat", {"rows": batch, "lease": lease.total_seconds()})
-        }
-        left = [claim for claim in claims if claim.id not in renewed]
-        held = self._held(alias, left)
+        renewed = set(map(rows.claim_of, run(alias, "heartbeat", {"rows": batch, "lease": lease.total_seconds()})))
+        held = self._held(alias, [claim for claim in claims if claim not in renewed])
         return [
-            Renewal.RENEWED if claim.id in renewed else Renewal.BUSY if claim.id in held else Renewal.LOST
+            Renewal.RENEWED if claim in renewed else Renewal.BUSY if claim in held else Renewal.LOST
             for claim in claims
         ]
 
@@ -110,16 +107,17 @@ class DatabaseDriver(Driver):
     def close(self) -> None:
         connections[queue_alias()].close()
 
-    def _held(self, alias: str, claims: Sequence[Claim]) -> set[UUID]:
+    def _held(self, alias: str, claims: Sequence[Claim]) -> set[Claim]:
         if not claims:
             return set()
         batch = rows.encode(map(rows.claim_row, claims))
-        return {rows.uuid(row[0]) for row in run(alias, "held", {"rows": batch})}
+        return set(map(rows.claim_of, run(alias, "held", {"rows": batch})))
 
     def _retry_one(self, job_id: UUID, *, by: str, reason: str) -> RetryVerdict:
         alias = queue_alias()
         try:
             with transaction.atomic(using=alias):
+                run(alias, "release_key_for", {"id": job_id.hex})
                 retried = bool(run(alias, "retry", {"id": job_id.hex}))
                 if retried:
                     log = [{"id": rows.new_id(), "job_id": job_id.hex, "by": by, "reason": reason}]

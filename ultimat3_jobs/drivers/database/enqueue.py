@@ -59,7 +59,8 @@ def find_holders(alias: str, requests: Sequence[EnqueueRequest]) -> list[Receipt
 
 def _insert(alias: str, waiting: dict[int, EnqueueRequest], receipts: dict[int, Receipt]) -> None:
     # In one order for everyone, whatever the database's collation: two batches never wait for one another in a ring.
-    ordered = sorted(waiting.values(), key=lambda request: (request.namespace, request.id))
+    # Of several requests for one key, the first of the batch gets it.
+    ordered = sorted(waiting.values(), key=lambda request: request.namespace)
     batch = rows.encode({"position": number} | rows.request_row(request) for number, request in enumerate(ordered))
     queued = {rows.uuid(row[0]) for row in run(alias, "enqueue", {"rows": batch})}
     for position, request in list(waiting.items()):

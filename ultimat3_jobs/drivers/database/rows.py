@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from ultimat3_jobs.fields import SQLITE_FORMAT
+from ultimat3_jobs.fields import utc_text
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.records import Ack, Claim, ClaimedJob, EnqueueRequest, Nack, NackKind
 
@@ -33,7 +33,7 @@ def new_id() -> str:
 
 def instant(moment: datetime | None) -> str | None:
     """Return an aware datetime as the text in UTC that both dialects read."""
-    return None if moment is None else moment.astimezone(UTC).strftime(SQLITE_FORMAT)
+    return None if moment is None else utc_text(moment)
 
 
 def parse_instant(text: str) -> datetime:
@@ -67,6 +67,11 @@ def request_row(request: EnqueueRequest) -> dict[str, Any]:
         "traceparent": request.traceparent,
         "requested_at": instant(request.requested_at),
     }
+
+
+def claim_of(row: tuple[Any, ...]) -> Claim:
+    """Return the claim with which a row of a fenced statement begins."""
+    return Claim(uuid(row[0]), uuid(row[1]))
 
 
 def claim_row(claim: Claim) -> dict[str, Any]:

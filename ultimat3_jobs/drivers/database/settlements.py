@@ -30,31 +30,33 @@ LOST_TEXT = (
 
 def ack(alias: str, acks: Sequence[Ack]) -> list[bool]:
     """End jobs as done; tell for each whether its row is ended by its claim."""
-    by_id = {one.claim.id: one for one in acks}
-    landed = {rows.uuid(row[0]) for row in _run_ack(alias, list(by_id.values()), with_rerun=False)}
-    left = [one for one in by_id.values() if one.claim.id not in landed]
+    by_claim = {one.claim: one for one in acks}
+    landed = set(map(rows.claim_of, _run_ack(alias, list(by_claim.values()), with_rerun=False)))
+    left = [one for claim, one in by_claim.items() if claim not in landed]
     if left:
         with transaction.atomic(using=alias):
             ended = _run_ack(alias, left, with_rerun=True)
-            _enqueue_successors(alias, [(row[0], row[1]) for row in ended])
-        landed.update(rows.uuid(row[0]) for row in ended)
-        landed.update(_already_settled(alias, [one.claim for one in left if one.claim.id not in landed]))
-    return [one.claim.id in landed for one in acks]
+            _enqueue_successors(alias, [(row[0], row[2]) for row in ended])
+        landed.update(map(rows.claim_of, ended))
+        landed.update(_already_settled(alias, [one.claim for one in left if one.claim not in landed]))
+    return [one.claim in landed for one in acks]
 
 
 def nack(alias: str, nacks: Sequence[Nack]) -> list[bool]:
     """Settle jobs that did not end well or did not run; tell for each whether it landed."""
-    by_id = {one.claim.id: one for one in nacks}
+    landed: set[Claim] = set()
     with transaction.atomic(using=alias):
-        batch = rows.encode(rows.nack_row(one) for one in by_id.values())
-        settled = run(alias, "nack", {"rows": batch, "with_rerun": True})
-        landed = {rows.uuid(row[0]) for row in settled}
-        failures = [one for one in by_id.values() if one.failure and one.claim.id in landed]
-        if failures:
-            run(alias, "log_failures", {"rows": rows.encode(map(rows.failure_row, failures))})
-        _enqueue_successors(alias, [(row[0], row[1]) for row in settled])
-    landed.update(_already_settled(alias, [one.claim for one in nacks if one.claim.id not in landed]))
-    return [one.claim.id in landed for one in nacks]
+        for by_id in _rounds(nacks):
+            batch = rows.encode(map(rows.nack_row, by_id.values()))
+            settled = run(alias, "nack", {"rows": batch, "with_rerun": True})
+            done = [by_id[rows.uuid(row[0])] for row in settled]
+            landed.update(one.claim for one in done)
+            failures = [one for one in done if one.failure]
+            if failures:
+                run(alias, "log_failures", {"rows": rows.encode(map(rows.failure_row, failures))})
+            _enqueue_successors(alias, [(row[0], row[1]) for row in settled])
+    landed.update(_already_settled(alias, [one.claim for one in nacks if one.claim not in landed]))
+    return [one.claim in landed for one in nacks]
 
 
 def sweep(alias: str, *, limit: int) -> list[Swept]:
@@ -90,11 +92,26 @@ def _run_ack(alias: str, acks: Sequence[Ack], *, with_rerun: bool) -> list[tuple
     return run(alias, "ack", {"rows": batch, "with_rerun": with_rerun})
 
 
-def _already_settled(alias: str, claims: Sequence[Claim]) -> set[UUID]:
+def _rounds(nacks: Sequence[Nack]) -> list[dict[UUID, Nack]]:
+    """Spread a batch over rounds that name each job once, nearly always one.
+
+    A worker that lost a job and claimed it again may settle both runs in one batch; the statement tells which row it
+    wrote, but no longer under which token.
+    """
+    rounds: list[dict[UUID, Nack]] = []
+    for one in nacks:
+        free = next((by_id for by_id in rounds if one.claim.id not in by_id), None)
+        if free is None:
+            rounds.append(free := {})
+        free[one.claim.id] = one
+    return rounds
+
+
+def _already_settled(alias: str, claims: Sequence[Claim]) -> set[Claim]:
     if not claims:
         return set()
     batch = rows.encode(map(rows.claim_row, claims))
-    return {rows.uuid(row[0]) for row in run(alias, "settled", {"rows": batch})}
+    return set(map(rows.claim_of, run(alias, "settled", {"rows": batch})))
 
 
 def _enqueue_successors(alias: str, ended: Sequence[tuple[Any, str | None]]) -> None:

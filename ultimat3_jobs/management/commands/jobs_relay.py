@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
+from ultimat3_jobs.logs import emit
 from ultimat3_jobs.loops import BackgroundLoop
 from ultimat3_jobs.outbox.relay import relay_all, relay_once
 from ultimat3_jobs.settings import get_settings
@@ -33,5 +34,8 @@ class Command(BaseCommand):
             step=lambda: relay_once() >= settings.outbox.batch,
         )
         loop.start()
+        emit("jobs.relay.started", batch=settings.outbox.batch, poll_seconds=settings.poll.total_seconds())
         stop.get()
+        emit("jobs.relay.stopping")
         loop.stop()
+        emit("jobs.relay.stopped")

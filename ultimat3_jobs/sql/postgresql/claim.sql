@@ -61,7 +61,14 @@ chosen AS MATERIALIZED (
     SELECT mine.id
     FROM heads
     CROSS JOIN LATERAL (
-        SELECT j.id FROM x_jobs AS j WHERE j.id = heads.id AND j.state = 'ready' FOR UPDATE SKIP LOCKED
+        SELECT j.id
+        FROM x_jobs AS j
+        WHERE j.state = 'ready'
+            AND j.queue = heads.queue
+            AND j.priority = heads.priority
+            AND j.run_at = heads.run_at
+            AND j.id = heads.id
+        FOR UPDATE SKIP LOCKED
     ) AS mine
     WHERE heads.place = 1
     LIMIT :limit
@@ -75,7 +82,7 @@ SET state = 'running',
     started_at = statement_timestamp(),
     updated_at = statement_timestamp()
 FROM chosen
-WHERE j.id = chosen.id AND j.state = 'ready'
+WHERE j.id = chosen.id
 RETURNING
     j.id, j.claim_token, j.run_id, j.name, j.queue, j.input, j.tenant_id, j.attempt, j.max_attempts, j.parks,
     j.enqueued_by, j.traceparent, j.priority, j.run_at;

@@ -21,5 +21,5 @@ SET state = CASE WHEN j.attempt < j.max_attempts THEN 'ready' ELSE 'dead' END,
     visible_at = NULL,
     updated_at = statement_timestamp()
 FROM lapsed
-WHERE j.id = lapsed.id AND j.state = 'running'
+WHERE j.id = lapsed.id
 RETURNING j.id, j.name, j.claimed_by, j.state, CASE WHEN j.state = 'dead' THEN j.rerun END;

@@ -20,4 +20,4 @@ WHERE x_jobs.id = settled.id
     AND x_jobs.claim_token = settled.token
     AND x_jobs.state = 'running'
     AND (x_jobs.rerun IS NULL OR :with_rerun)
-RETURNING id, rerun;
+RETURNING id, claim_token, rerun;

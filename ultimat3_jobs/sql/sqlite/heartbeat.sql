@@ -5,4 +5,4 @@ WHERE (id, claim_token) IN (
         SELECT json_extract(r.value, '$.id'), json_extract(r.value, '$.token') FROM json_each(:rows) AS r
     )
     AND state = 'running'
-RETURNING id;
+RETURNING id, claim_token;

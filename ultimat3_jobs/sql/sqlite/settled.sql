@@ -1,5 +1,5 @@
 -- Tells which claims have already ended their row: the answer to their commit was lost, the commit was not.
-SELECT j.id
+SELECT j.id, j.claim_token
 FROM json_each(:rows) AS r
 CROSS JOIN x_jobs AS j
 WHERE j.id = json_extract(r.value, '$.id')

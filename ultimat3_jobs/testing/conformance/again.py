@@ -9,7 +9,7 @@ import pytest
 
 from ultimat3_jobs.records import Ack, Claim, Nack, Receipt
 from ultimat3_jobs.states import Stop
-from ultimat3_jobs.testing.conformance.harness import FAILURE, Harness, keys, request
+from ultimat3_jobs.testing.conformance.harness import FAILURE, HOUR, Harness, keys, request
 
 
 def ask_again(harness: Harness, key: str = "k") -> tuple[Receipt, UUID]:
@@ -66,7 +66,7 @@ class TestAskedAgain:
         assert harness.claim() == [], "and nothing follows the follower"
 
     def test_a_follower_holds_the_key(self, harness: Harness) -> None:
-        (claim,) = harness.running("k", dedupe_for=3600.0)
+        (claim,) = harness.running("k", dedupe_for=HOUR)
         _, asked_id = ask_again(harness)
         end(harness, claim, "done")
 
@@ -125,7 +125,7 @@ class TestAskedAgain:
         assert ask_again(harness)[0].asked_again
 
     def test_a_done_job_that_holds_its_key_is_not_asked_again(self, harness: Harness) -> None:
-        (claim,) = harness.running("k", dedupe_for=3600.0)
+        (claim,) = harness.running("k", dedupe_for=HOUR)
         end(harness, claim, "done")
 
         assert ask_again(harness)[0] == Receipt(claim.id, claim.id, joined=True)

@@ -10,7 +10,7 @@ import pytest
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.records import Ack, Claim, Nack, Renewal
 from ultimat3_jobs.testing.conformance.fences import Write, ack, bury, every_write, hand_back
-from ultimat3_jobs.testing.conformance.harness import LEASE, Harness, claims, keys
+from ultimat3_jobs.testing.conformance.harness import HOUR, LEASE, MARGIN, Harness, claims, keys
 
 MANY = 1_000
 
@@ -50,8 +50,8 @@ class TestBatches:
         assert [receipt.id for receipt in receipts[::2]] == [receipt.id for receipt in held]
 
     def test_a_large_batch_is_promoted_and_swept(self, harness: Harness) -> None:
-        harness.enqueue(*(f"{number}" for number in range(MANY)), delay=60.0)
-        harness.advance(61)
+        harness.enqueue(*(f"{number}" for number in range(MANY)), delay=HOUR)
+        harness.advance(HOUR + MARGIN)
 
         assert harness.due(limit=MANY) == MANY
         assert len(harness.claim(MANY)) == MANY
@@ -101,8 +101,8 @@ class TestBatches:
 
     def test_expired_keys_in_opposite_orders_do_not_block_one_another(self, harness: Harness) -> None:
         names = [f"{number:03}" for number in range(200)]
-        ack(harness, harness.running(*names, dedupe_for=60.0))
-        harness.advance(120)
+        ack(harness, harness.running(*names, dedupe_for=HOUR))
+        harness.advance(HOUR + MARGIN)
         one, other = harness.together(lambda: harness.enqueue(*names), lambda: harness.enqueue(*names[::-1]))
 
         assert [receipt.id for receipt in one] == [receipt.id for receipt in other[::-1]]

@@ -9,7 +9,15 @@ import msgspec
 
 from ultimat3_jobs.drivers.base import Capability
 from ultimat3_jobs.records import Nack
-from ultimat3_jobs.testing.conformance.harness import FAILURE, CapabilityRules, Harness, keys, request
+from ultimat3_jobs.testing.conformance.harness import (
+    FAILURE,
+    HOUR,
+    MARGIN,
+    CapabilityRules,
+    Harness,
+    keys,
+    request,
+)
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 LONG_HENCE = datetime(2200, 1, 1, tzinfo=UTC)
@@ -62,14 +70,14 @@ class TestClaiming:
         assert [len(harness.claim(limit)) for limit in (1, 3, 7, 100)] == [1, 3, 7, 9]
 
     def test_a_job_is_not_claimed_before_it_is_due(self, harness: Harness) -> None:
-        harness.enqueue("delayed", delay=60.0)
+        harness.enqueue("delayed", delay=HOUR)
         harness.enqueue("later", run_at=LONG_HENCE)
 
         assert harness.due() == 0
         assert harness.claim() == []
-        harness.advance(59)
+        harness.advance(HOUR - MARGIN)
         assert harness.due() == 0
-        harness.advance(2)
+        harness.advance(2 * MARGIN)
         assert harness.due() == 1
         assert keys(harness.claim()) == ["delayed"]
 

@@ -10,7 +10,7 @@ import pytest
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.records import Ack, Claim, Nack, Renewal
 from ultimat3_jobs.states import Stop
-from ultimat3_jobs.testing.conformance.harness import FAILURE, LEASE, Harness, claims, forged
+from ultimat3_jobs.testing.conformance.harness import FAILURE, LEASE, MARGIN, Harness, claims, forged
 
 Write = Callable[[Harness, list[Claim]], list[bool]]
 
@@ -47,7 +47,9 @@ def heartbeat(harness: Harness, batch: list[Claim]) -> list[bool]:
     return [renewal is Renewal.RENEWED for renewal in renewals]
 
 
-every_write = pytest.mark.parametrize("write", [ack, retry, bury, park, hand_back, heartbeat])
+SETTLEMENTS = [ack, retry, bury, park, hand_back]
+every_settlement = pytest.mark.parametrize("write", SETTLEMENTS)
+every_write = pytest.mark.parametrize("write", [*SETTLEMENTS, heartbeat])
 AFTER = {
     ack: {},
     retry: {"delayed": 1},
@@ -117,9 +119,9 @@ class TestFences:
         harness.lapse()
         harness.driver().sweep(limit=10)
         harness.claim()
-        harness.advance(LEASE - 1)
+        harness.advance(LEASE - MARGIN)
         write(harness, earlier)
-        harness.advance(2)
+        harness.advance(2 * MARGIN)
 
         assert len(harness.driver().sweep(limit=10)) == 1
 

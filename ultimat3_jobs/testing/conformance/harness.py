@@ -27,7 +27,9 @@ from ultimat3_jobs.records import (
     Receipt,
 )
 
-LEASE = 30.0  # seconds
+HOUR = 3_600.0  # seconds
+LEASE = HOUR
+MARGIN = 60.0  # seconds that a test may take without changing what it sees
 PATIENCE = 60.0  # seconds until a thread counts as stuck
 FAILURE = Failure("builtins.ValueError", "shop.jobs:12", "c" * 64, "no such order\nverdict: a test's")
 
@@ -73,7 +75,7 @@ class Harness(ABC):
 
     @abstractmethod
     def advance(self, seconds: float) -> None:
-        """Let `seconds` pass by the queue's clock. Where that clock cannot be moved, wait."""
+        """Let `seconds` pass. Where the queue's clock cannot be moved, make all that is in the queue older by as much."""
 
     def transaction(self) -> AbstractContextManager[object]:
         """Open a transaction that the driver's writes of this thread join. Needed for JOINS_TRANSACTION."""
@@ -116,7 +118,7 @@ class Harness(ABC):
 
     def lapse(self) -> None:
         """Let every lease run out that was taken or renewed for LEASE seconds or less."""
-        self.advance(LEASE + 1)
+        self.advance(LEASE + MARGIN)
 
     def due(self, limit: int = 1_000) -> int:
         """Promote what has fallen due."""

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from ultimat3_jobs.records import Ack, Nack, Renewal, Swept
 from ultimat3_jobs.testing.conformance.claiming import minute
-from ultimat3_jobs.testing.conformance.harness import LEASE, Harness, claims, keys, request
+from ultimat3_jobs.testing.conformance.harness import HOUR, LEASE, MARGIN, Harness, claims, keys, request
 
 
 class TestLeases:
@@ -15,30 +15,30 @@ class TestLeases:
     def test_a_lease_holds_until_it_lapses(self, harness: Harness) -> None:
         harness.running("k")
 
-        harness.advance(LEASE - 1)
+        harness.advance(LEASE - MARGIN)
         assert harness.driver().sweep(limit=10) == []
-        harness.advance(2)
+        harness.advance(2 * MARGIN)
         assert len(harness.driver().sweep(limit=10)) == 1
 
     def test_a_heartbeat_renews_for_its_own_length_from_now(self, harness: Harness) -> None:
         running = harness.running("k")
 
         for _ in range(3):
-            harness.advance(LEASE - 1)
+            harness.advance(LEASE - MARGIN)
             assert harness.driver().heartbeat(running, lease=timedelta(seconds=LEASE)) == [Renewal.RENEWED]
-        assert harness.driver().heartbeat(running, lease=timedelta(seconds=100)) == [Renewal.RENEWED]
-        harness.advance(99)
+        assert harness.driver().heartbeat(running, lease=timedelta(seconds=2 * HOUR)) == [Renewal.RENEWED]
+        harness.advance(2 * HOUR - MARGIN)
         assert harness.driver().sweep(limit=10) == []
-        harness.advance(2)
+        harness.advance(2 * MARGIN)
         assert len(harness.driver().sweep(limit=10)) == 1
 
     def test_a_sweep_takes_lapsed_leases_alone(self, harness: Harness) -> None:
         lapsing, renewed = harness.running("lapsing", "renewed")
-        harness.advance(LEASE - 1)
+        harness.advance(LEASE - MARGIN)
         harness.driver().heartbeat([renewed], lease=timedelta(seconds=LEASE))
         harness.enqueue("later")
         harness.claim(1)
-        harness.advance(2)
+        harness.advance(2 * MARGIN)
 
         assert [swept.id for swept in harness.driver().sweep(limit=10)] == [lapsing.id]
         assert harness.buckets() == {"ready": 1, "running": 2}

@@ -8,7 +8,7 @@ from ultimat3_jobs.drivers.base import Capability
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.records import Ack, Receipt, RetryVerdict
 from ultimat3_jobs.testing.conformance.fences import Write, ack, bury, every_write
-from ultimat3_jobs.testing.conformance.harness import CapabilityRules, Harness, claims
+from ultimat3_jobs.testing.conformance.harness import HOUR, MARGIN, CapabilityRules, Harness, claims
 from ultimat3_jobs.testing.conformance.keys import LIVE, LOST_KEYS, bring
 
 
@@ -84,11 +84,11 @@ class TestRetries(CapabilityRules):
 
     def test_a_key_held_by_a_done_job_is_held_until_it_expires(self, harness: Harness) -> None:
         letter = bring(harness, "dead")
-        bring(harness, "done", dedupe_for=3600.0)
+        bring(harness, "done", dedupe_for=HOUR)
 
-        harness.advance(3590)
+        harness.advance(HOUR - MARGIN)
         assert harness.driver().retry([letter.id]) == [RetryVerdict.KEY_HELD]
-        harness.advance(20)
+        harness.advance(2 * MARGIN)
         assert harness.driver().retry([letter.id]) == [RetryVerdict.RETRIED]
 
     def test_one_key_that_was_taken_does_not_spoil_a_batch(self, harness: Harness) -> None:

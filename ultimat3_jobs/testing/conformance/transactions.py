@@ -8,7 +8,7 @@ import pytest
 
 from ultimat3_jobs.drivers.base import Capability
 from ultimat3_jobs.records import Receipt
-from ultimat3_jobs.testing.conformance.fences import AFTER, Write, ack, every_write
+from ultimat3_jobs.testing.conformance.fences import AFTER, Write, ack, every_settlement, every_write
 from ultimat3_jobs.testing.conformance.harness import LEASE, CapabilityRules, Harness, keys
 
 
@@ -141,8 +141,8 @@ class TestTransactions(CapabilityRules):
         assert swept() == []
         assert ack(harness, running) == [True]
 
-    @every_write
-    def test_a_write_that_meets_a_sweep_is_refused(self, harness: Harness, write: Write) -> None:
+    @every_settlement
+    def test_a_settlement_that_meets_a_sweep_is_refused(self, harness: Harness, write: Write) -> None:
         lost = harness.running("k")
         harness.lapse()
         with harness.transaction():

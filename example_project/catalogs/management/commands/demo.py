@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import connection
 from tqdm import tqdm
 
 from example_project.catalogs.rendering import as_document, as_text
@@ -31,6 +32,10 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         """Run the demo, print its outcome on standard output and its progress on standard error."""
+        if ":memory:" in str(connection.settings_dict["NAME"]):
+            raise CommandError(
+                "the worker is a process of its own and cannot open this one's memory: unset DATABASE_URL"
+            )
         call_command("migrate", interactive=False, verbosity=0)
         try:
             with _terminated_in_good_order(), _progress_bar() as bar:
@@ -45,7 +50,7 @@ class Command(BaseCommand):
 
     def _say(self, bar: tqdm, line: str) -> None:
         bar.clear()
-        self.stderr.write(line, self.style.NOTICE)
+        self.stderr.write(line, str)  # as it is: not in the colour of an error
 
 
 @contextmanager

@@ -1,0 +1,150 @@
+"""Rows that other transactions have locked: passed over where that is promised, waited for in one order elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+
+from tests.drivers.harness import DatabaseHarness
+from tests.processes import wait_for
+from ultimat3_jobs.models import Job
+from ultimat3_jobs.records import Renewal, RetryVerdict
+from ultimat3_jobs.testing.conformance.fences import ack, bury, retry
+from ultimat3_jobs.testing.conformance.harness import HOUR, LEASE, MARGIN, keys
+
+rows_are_locked = pytest.mark.postgresql_only(reason="SQLite locks no rows: there is one writer at a time")
+
+
+def lock(key: str) -> None:
+    """Lock the newest job under `key` until the transaction ends."""
+    assert Job.objects.select_for_update().filter(idempotency_key=key).first() is not None
+
+
+def without_waiting(harness: DatabaseHarness, work: Callable[[], object]) -> object:
+    """Do `work` in another thread and return its answer, which does not wait for the caller's transaction."""
+    answer = harness.meanwhile(work)
+    assert harness.waiting() == 0, "it waits for the locked row"
+    return answer()
+
+
+@rows_are_locked
+def test_a_claim_passes_over_a_locked_row(harness: DatabaseHarness) -> None:
+    harness.enqueue(*"abc")
+    with harness.transaction():
+        lock("a")
+        assert without_waiting(harness, lambda: keys(harness.claim(2))) == ["b", "c"]
+
+
+@rows_are_locked
+def test_a_heartbeat_passes_over_a_locked_row_and_says_so(harness: DatabaseHarness) -> None:
+    running = harness.running(*"abc")
+    lease = timedelta(seconds=LEASE)
+    with harness.transaction():
+        lock("b")
+        assert without_waiting(harness, lambda: harness.driver().heartbeat(running, lease=lease)) == [
+            Renewal.RENEWED,
+            Renewal.BUSY,
+            Renewal.RENEWED,
+        ]
+    assert harness.driver().heartbeat(running, lease=lease) == [Renewal.RENEWED] * 3
+
+
+@rows_are_locked
+def test_a_sweep_passes_over_a_locked_row(harness: DatabaseHarness) -> None:
+    harness.running(*"abc")
+    harness.lapse()
+    with harness.transaction():
+        lock("b")
+        assert without_waiting(harness, lambda: len(harness.driver().sweep(limit=10))) == 2
+
+
+@rows_are_locked
+def test_a_promotion_passes_over_a_locked_row(harness: DatabaseHarness) -> None:
+    harness.enqueue(*"abc", delay=HOUR)
+    harness.advance(HOUR + MARGIN)
+    with harness.transaction():
+        lock("b")
+        assert without_waiting(harness, harness.due) == 2
+
+
+def enqueue(harness: DatabaseHarness, names: str, **options: str) -> object:
+    return harness.enqueue(*names, **options)
+
+
+def settle(write: Callable[..., object]) -> Callable[[DatabaseHarness, str], object]:
+    """Make a settlement of running jobs by their keys."""
+
+    def of_keys(harness: DatabaseHarness, names: str) -> object:
+        claims = {job.idempotency_key: job for job in Job.objects.all()}
+        return write(harness, [harness.claim_of(claims[name]) for name in names])
+
+    return of_keys
+
+
+def meet_in_the_middle(harness: DatabaseHarness, work: Callable[[DatabaseHarness, str], object]) -> None:
+    """Do `work` twice in opposite orders, both once the row in the middle is locked; release it when both wait."""
+
+    def read_by_id(names: str) -> object:
+        # Rows are then met in the order of the batch, unless the statement says otherwise.
+        with connection.cursor() as cursor:
+            cursor.execute("SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off")
+        return work(harness, names)
+
+    with harness.transaction():
+        lock("c")
+        answers = [harness.meanwhile(lambda names=names: read_by_id(names)) for names in ("abcde", "edcba")]
+        wait_for(lambda: harness.waiting() == 2, "both wait, for the locked row or for one another")
+    for answer in answers:
+        answer()  # a deadlock is raised here
+
+
+@rows_are_locked
+@pytest.mark.parametrize("write", [ack, bury, retry])
+def test_settlements_lock_in_one_order(harness: DatabaseHarness, write: Callable[..., object]) -> None:
+    harness.running(*"abcde")
+
+    meet_in_the_middle(harness, settle(write))
+
+
+@rows_are_locked
+def test_requests_to_run_again_lock_in_one_order(harness: DatabaseHarness) -> None:
+    harness.running(*"abcde")
+
+    meet_in_the_middle(harness, lambda harness, names: enqueue(harness, names, while_running="again"))
+
+
+@rows_are_locked
+def test_expired_keys_are_let_go_in_one_order(harness: DatabaseHarness) -> None:
+    ack(harness, harness.running(*"abcde", dedupe_for=HOUR))
+    harness.advance(HOUR + MARGIN)
+
+    meet_in_the_middle(harness, enqueue)
+
+
+@rows_are_locked
+def test_keys_are_taken_in_one_order(harness: DatabaseHarness) -> None:
+    class TakenBackError(Exception):
+        """Rolls the transaction back."""
+
+    with pytest.raises(TakenBackError), harness.transaction():
+        harness.enqueue("c")
+        answers = [harness.meanwhile(lambda names=names: enqueue(harness, names)) for names in ("abcde", "edcba")]
+        wait_for(lambda: harness.waiting() == 2, "both wait, for the open key or for one another")
+        raise TakenBackError
+    for answer in answers:
+        answer()  # a deadlock is raised here
+
+
+def test_a_retry_that_loses_its_key_to_an_open_transaction_is_told_so(harness: DatabaseHarness) -> None:
+    (letter,) = harness.running("k")
+    bury(harness, [letter])
+    (other,) = harness.running("other")
+    bury(harness, [other])
+    with harness.transaction():
+        harness.enqueue("k")
+        verdicts = harness.meanwhile(lambda: harness.driver().retry([letter.id, other.id]))
+
+    assert verdicts() == [RetryVerdict.KEY_HELD, RetryVerdict.RETRIED]

@@ -1,0 +1,168 @@
+"""Every named statement with parameters as the package gives them, and what it may touch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from tests.plans.database import DEEP, DUE, LAPSED, QUEUES, RUNNING, TIED, row_id, row_key
+from ultimat3_jobs.drivers.database import rows
+from ultimat3_jobs.drivers.database.driver import STATS_CAP
+from ultimat3_jobs.records import Ack, Claim, EnqueueRequest, Failure, Nack
+from ultimat3_jobs.states import Stop
+
+RUNS = 50  # running jobs that a fenced statement is given
+KEYS = 100
+KEPT = 50  # done jobs that still hold their keys: 1 of 100 does
+ID = frozenset({"x_jobs_pkey"})
+ONE_A_QUEUE = len(QUEUES)  # the walk from queue to queue reads one row of each
+
+
+@dataclass(frozen=True)
+class Case:
+    """One statement with one set of parameters.
+
+    Attributes:
+        name: of the case.
+        statement: its name.
+        parameters: those of the statement.
+        rows: how many rows it returns or, where it returns none, handles.
+        indexes: those that may lead it to the rows; none where it only inserts.
+        probes: rows that it may touch beside four for each of `rows`.
+        returns: whether it returns what it handles.
+    """
+
+    name: str
+    statement: str
+    parameters: dict[str, Any]
+    rows: int
+    indexes: frozenset[str]
+    probes: int = 0
+    returns: bool = True
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def cases() -> list[Case]:
+    """Return all cases."""
+    runs = [Claim(UUID(row_id("running", n)), UUID(row_id("running", n))) for n in range(1, RUNS + 1)]
+    done = [Claim(UUID(row_id("done", n)), UUID(row_id("done", n))) for n in range(1, RUNS + 1)]
+    failure = Failure("ValueError", "shop.py:1", "cause", "text")
+    nacks = [
+        *(Nack.bury(claim, stop=Stop.TERMINAL, failure=failure) for claim in runs[::2]),
+        *(Nack.park(claim, delay=timedelta(minutes=1), reason="why") for claim in runs[1::2]),
+    ]
+    ready = [row_id("ready", n) for n in range(1, KEYS + 1)]
+    dead = [row_id("dead", n) for n in range(1, RUNS + 1)]
+    pending = [row_id("pending", n) for n in range(1, KEYS + 1)]
+    held = [row_key("ready", n) for n in range(1, KEYS + 1)]
+    kept = [row_key("done", 100 * n) for n in range(1, KEPT + 1)]
+    free = [row_key("done", 100 * n + 1) for n in range(KEPT)]
+    sweep = {"limit": 500, "lapsed_text": "", "lost_text": "", "error_class": "", "cause": ""}
+    id_and_key = frozenset({"x_jobs_pkey", "x_jobs_key"})
+    return [
+        *_claims(),
+        _holders("holder of one key", [held[0]], found=1),
+        _holders("holders of keys", [*held, *kept], found=KEYS + KEPT),
+        _holders("holders of free keys", free, found=0),
+        Case("enqueue", "enqueue", {"rows": _requests([*held, *free])}, KEPT, frozenset()),
+        Case("ask again", "ask_again", {"rows": _rows(ready, request="{}")}, KEYS, ID),
+        Case("release keys", "release_keys", {"rows": _rows(c.id.hex for c in done)}, RUNS, ID, returns=False),
+        Case("release key for", "release_key_for", {"id": dead[0]}, 1, id_and_key, returns=False),
+        Case("hand over", "hand_over", {"rows": _rows(c.id.hex for c in done)}, RUNS, ID, returns=False),
+        # The ends of leases are not indexed, since each renewal would then rewrite every index of its row: the sweep
+        # reads all that is running, here twice what has lapsed.
+        Case("sweep", "sweep", sweep, LAPSED, ID | {"x_jobs_running"}),
+        Case("promote some", "promote", {"limit": 10}, 10, ID | {"x_jobs_waiting"}, ONE_A_QUEUE),
+        Case("promote all", "promote", {"limit": DUE + 1}, DUE, ID | {"x_jobs_waiting"}, ONE_A_QUEUE),
+        _stats("stats", STATS_CAP),
+        _stats("stats to a low cap", 10),
+        Case("ack", "ack", {"rows": rows.encode(rows.ack_row(Ack(c)) for c in runs), "with_rerun": False}, RUNS, ID),
+        Case("nack", "nack", {"rows": rows.encode(map(rows.nack_row, nacks)), "with_rerun": True}, RUNS, ID),
+        Case("heartbeat", "heartbeat", {"rows": rows.encode(map(rows.claim_row, runs)), "lease": 30.0}, RUNS, ID),
+        Case("held", "held", {"rows": rows.encode(map(rows.claim_row, runs))}, RUNS, ID),
+        Case("settled", "settled", {"rows": rows.encode(map(rows.claim_row, done))}, RUNS, ID),
+        Case("retry", "retry", {"id": dead[0]}, 1, id_and_key),
+        _log("log_failures", dead, decision="retry"),
+        _log("log_retries", dead, by="me", reason="why"),
+        Case("stage", "stage", {"rows": _requests(free)}, KEPT, frozenset(), returns=False),
+        Case("pending", "pending", {"limit": KEYS}, KEYS, frozenset({"x_outbox_pending", "x_outbox_pkey"})),
+        Case("mark", "mark", {"rows": _marks(pending)}, KEYS, frozenset({"x_outbox_pkey"})),
+    ]
+
+
+def loops() -> list[Case]:
+    """Return the cases of the statements that run again and again, whether there is something to do or not."""
+    return [case for case in cases() if case.statement in {"claim", "promote", "sweep", "pending"}]
+
+
+def _claims() -> Iterable[Case]:
+    def claim(name: str, limit: int, only: Sequence[str] = (), excluded: Sequence[str] = (), found: int = -1) -> Case:
+        parameters = {
+            "worker": "w",
+            "limit": limit,
+            "lease": 30.0,
+            "only": rows.encode_names(only),
+            "excluded": rows.encode_names(excluded),
+        }
+        found = limit if found < 0 else found
+        return Case(f"claim {name}", "claim", parameters, found, ID | {"x_jobs_ready"}, ONE_A_QUEUE)
+
+    yield claim("one", 1)
+    yield claim("ten", 10)
+    yield claim("a hundred", 100)
+    yield claim("from one queue", 10, only=["mail"])
+    yield claim("where all is due at once", 100, only=[TIED])
+    yield claim("beside a deep queue", 10, excluded=[DEEP])
+    yield claim("from several queues", 100, only=["alpha", "import", "mail", TIED])
+    yield claim("from a queue without work", 10, only=["none"], found=0)
+
+
+def _holders(name: str, keys: Sequence[tuple[str, str | None, str]], found: int) -> Case:
+    looked_up = rows.encode(
+        {"position": place, "name": job, "tenant_id": tenant, "idempotency_key": key}
+        for place, (job, tenant, key) in enumerate(keys)
+    )
+    return Case(name, "holders", {"rows": looked_up}, found, frozenset({"x_jobs_key"}))
+
+
+def _stats(name: str, cap: int) -> Case:
+    # Up to the cap of what is ready, waits, runs and is dead in each queue, and the first row of each priority.
+    probes = len(QUEUES) * (4 * cap + 20) + RUNNING
+    indexes = frozenset({"x_jobs_ready", "x_jobs_waiting", "x_jobs_running", "x_jobs_dead"})
+    return Case(name, "stats", {"cap": cap}, len(QUEUES), indexes, probes)
+
+
+def _requests(keys: Sequence[tuple[str, str | None, str]]) -> str:
+    requests = [
+        EnqueueRequest(
+            id=UUID(row_id("new", number)),
+            name=name,
+            queue="mail",
+            input="{}",
+            fingerprint="",
+            idempotency_key=key,
+            tenant_id=tenant,
+            max_attempts=3,
+            priority=0,
+        )
+        for number, (name, tenant, key) in enumerate(keys)
+    ]
+    return rows.encode({"position": place} | rows.request_row(request) for place, request in enumerate(requests))
+
+
+def _rows(ids: Iterable[str], **columns: str) -> str:
+    return rows.encode({"id": row, **columns} for row in ids)
+
+
+def _log(statement: str, jobs: Sequence[str], **columns: str) -> Case:
+    logged = rows.encode({"id": rows.new_id(), "job_id": job, **columns} for job in jobs)
+    return Case(statement.replace("_", " "), statement, {"rows": logged}, len(jobs), ID, returns=False)
+
+
+def _marks(staged: Iterable[str]) -> str:
+    return _rows(staged, outcome="published", job_id=row_id("done", 1), error="")

@@ -1,0 +1,146 @@
+"""`ULTIMAT3_JOBS`: what is in force, and what is refused with what mends it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import override_settings
+
+from ultimat3_jobs.errors import SettingsInvalid
+from ultimat3_jobs.settings import OutboxSettings, Settings, get_settings
+
+
+def refused(value: Any) -> SettingsInvalid:
+    """Return the error with which this value of the setting is refused."""
+    with override_settings(ULTIMAT3_JOBS=value), pytest.raises(SettingsInvalid) as caught:
+        get_settings()
+    return caught.value
+
+
+@override_settings(ULTIMAT3_JOBS={})
+def test_nothing_needs_to_be_set() -> None:
+    settings = get_settings()
+
+    assert settings == Settings()
+    assert settings.lease == timedelta(seconds=30)
+    assert settings.renewal == timedelta(seconds=10)
+    assert settings.outbox == OutboxSettings("auto", 500)
+
+
+def test_the_setting_itself_may_be_missing(settings: Any) -> None:
+    del settings.ULTIMAT3_JOBS
+
+    assert get_settings() == Settings()
+
+
+def test_every_setting_is_read() -> None:
+    with override_settings(
+        ULTIMAT3_JOBS={
+            "DEFAULT_QUEUE": "slow lane",
+            "CONCURRENCY": 3,
+            "LEASE": "1m",
+            "RENEWAL": 5,
+            "DRAIN_TIMEOUT": timedelta(seconds=7),
+            "POLL": 0.5,
+            "MAX_INPUT_BYTES": 1_000,
+            "TENANT_CONTEXT": "contextlib.nullcontext",
+            "OUTBOX": {"MODE": "required", "BATCH": 10},
+        }
+    ):
+        assert get_settings() == Settings(
+            default_queue="slow lane",
+            concurrency=3,
+            lease=timedelta(minutes=1),
+            renewal=timedelta(seconds=5),
+            drain_timeout=timedelta(seconds=7),
+            poll=timedelta(seconds=0.5),
+            max_input_bytes=1_000,
+            tenant_context="contextlib.nullcontext",
+            outbox=OutboxSettings("required", 10),
+        )
+
+
+def test_settings_are_parsed_once_and_again_when_they_change() -> None:
+    assert get_settings() is get_settings()
+    with override_settings(ULTIMAT3_JOBS={"CONCURRENCY": 77}):
+        assert get_settings().concurrency == 77
+    assert get_settings().concurrency != 77
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError):
+        get_settings().concurrency = 5  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("value", [None, 5, "LEASE", ["LEASE"], [("LEASE", "30s")]])
+def test_a_setting_that_is_no_dict_is_refused(value: Any) -> None:
+    assert "not a dict" in refused(value).cause
+
+
+@pytest.mark.parametrize(
+    ("value", "near"),
+    [
+        ({"LEASES": "30s"}, '"LEASE"'),
+        ({"lease": "30s"}, '"LEASE"'),
+        ({"CONCURENCY": 3}, '"CONCURRENCY"'),
+        ({"OUTBOX": {"BATCHES": 3}}, '"BATCH"'),
+    ],
+)
+def test_an_unknown_key_is_refused_with_the_one_that_was_meant(value: Any, near: str) -> None:
+    error = refused(value)
+
+    assert error.code == "X_SETTINGS_INVALID"
+    assert f"did you mean {near}" in error.cause
+    assert near in error.fix
+
+
+@pytest.mark.parametrize("value", [{"zzz": 1}, {5: 1}, {None: 1}, {"OUTBOX": {"zzz": 1}}])
+def test_an_unknown_key_like_no_other_is_refused_with_all_there_are(value: Any) -> None:
+    error = refused(value)
+
+    assert "has no key" in error.cause
+    assert ("BATCH, MODE" if "OUTBOX" in value else "CONCURRENCY, DEFAULT_QUEUE") in error.cause
+
+
+WRONG: dict[str, list[Any]] = {
+    "DEFAULT_QUEUE": ["", " ", "q" * 101, "a,b", " padded", "line\nbreak", "nul\x00", "\ud800", 5, None],
+    "CONCURRENCY": [0, -1, 1.5, "3", True, None],
+    "LEASE": [0, -1, "0s", "soon", "", float("nan"), float("inf"), timedelta(0), True, None],
+    "RENEWAL": [0, "-1s", None],
+    "DRAIN_TIMEOUT": [0, [], None],
+    "POLL": [0, "now", None],
+    "MAX_INPUT_BYTES": [0, "1k", 1.0, None],
+    "TENANT_CONTEXT": ["", "nowhere", "no.such.module", "os.nothing", "os.sep", 5, object],
+    "OUTBOX": [
+        *(None, 5, "auto", {"MODE": "AUTO"}, {"MODE": None}, {"MODE": []}),
+        *({"BATCH": 0}, {"BATCH": True}, {"BATCH": "500"}),
+    ],
+}
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in WRONG.items() for value in values])
+def test_a_value_that_cannot_work_is_refused(key: str, value: Any) -> None:
+    error = refused({key: value})
+
+    assert error.code == "X_SETTINGS_INVALID"
+    assert f'ULTIMAT3_JOBS["{key}"]' in error.cause
+    assert "\n" not in error.fix
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, values[0]) for key, values in WRONG.items()])
+def test_what_the_fix_says_can_be_typed_as_it_stands(key: str, value: Any) -> None:
+    setting = {key: value}
+    error = refused(setting)
+    exec(error.fix, {"ULTIMAT3_JOBS": setting})
+
+    with override_settings(ULTIMAT3_JOBS=setting):
+        get_settings()
+
+
+def test_a_key_that_should_not_be_there_goes_as_the_fix_says() -> None:
+    setting: dict[str, Any] = {"LEASES": "30s"}
+    exec(refused(setting).fix, {"ULTIMAT3_JOBS": setting})
+
+    assert setting == {}

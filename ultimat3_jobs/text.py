@@ -1,0 +1,35 @@
+"""What text may be where every database must take it and people must read it."""
+
+from __future__ import annotations
+
+from typing import TypeGuard
+
+MAX_QUEUE = 100
+
+
+def fault_of_text(text: str) -> str | None:
+    """Return what in `text` not every database can store, or None where all is well."""
+    if "\x00" in text:
+        return "a NUL character"
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return "a lone surrogate"
+    return None
+
+
+def is_label(value: object, longest: int) -> TypeGuard[str]:
+    """Whether it is text that reads as one name in a list: not blank, printable, without space around it.
+
+    Args:
+        value: what is asked about.
+        longest: characters at most.
+    """
+    # Neither a NUL character nor a lone surrogate is printable.
+    return isinstance(value, str) and 0 < len(value) <= longest and value.isprintable() and value.strip() == value
+
+
+def is_queue_name(value: object) -> TypeGuard[str]:
+    """Whether it is a label of at most 100 characters without a comma, which separates queues on a command line."""
+    return is_label(value, MAX_QUEUE) and "," not in value
