@@ -29,7 +29,7 @@ READ: list[tuple[Any, timedelta]] = [
 ]
 REFUSED: list[Any] = [
     *("", " ", "s", "30", "30 seconds", "-3d", "1h30", "3x", "3D", "1..5s", ".5s", "1e3s", "nan", "inf", "1 0s", "٣s"),
-    *("36501d", "9" * 400 + "d", "5000w"),
+    *("36501d", "9" * 400 + "d", "6000w"),
     *(float("nan"), float("inf"), float("-inf"), 1e300, 10**400, -(10**400), 3_153_600_001, LONGEST * 2, -LONGEST * 2),
     *(timedelta.max, timedelta.min, True, False, None, b"3d", ["3d"], object()),
 ]
@@ -42,7 +42,7 @@ def test_a_length_of_time_is_read(value: Any, length: timedelta) -> None:
 
 @pytest.mark.parametrize("value", REFUSED, ids=lambda value: repr(value)[:20])
 def test_what_is_no_length_of_time_is_refused(value: Any) -> None:
-    with pytest.raises(ValueError, match="length of time|hundred years"):
+    with pytest.raises(ValueError, match=r"length of time|hundred years"):
         parse_duration(value)
 
 

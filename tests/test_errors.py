@@ -14,7 +14,11 @@ from ultimat3_jobs.control import Aborted
 from ultimat3_jobs.errors import JobsError
 
 EVERY = sorted(
-    (one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, JobsError) and one is not JobsError),
+    (
+        one
+        for one in vars(errors).values()
+        if isinstance(one, type) and issubclass(one, JobsError) and one is not JobsError
+    ),
     key=lambda one: one.code,
 )
 every_error = pytest.mark.parametrize("kind", EVERY, ids=lambda kind: kind.__name__)

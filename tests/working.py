@@ -13,7 +13,7 @@ from django.db import OperationalError, connection, connections
 from pytest_django import DjangoDbBlocker
 
 from tests.app.models import Effect
-from tests.processes import TIMEOUT
+from tests.processes import TIMEOUT, wait_for
 from ultimat3_jobs import EnqueueResult, registry
 from ultimat3_jobs.models import Job as JobRow
 from ultimat3_jobs.models import JobAttempt, OutboxEntry
@@ -27,12 +27,17 @@ def queue(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator
     with django_db_blocker.unblock(), registry.isolated():
         _empty()
         yield
+        wait_for(lambda: not _threads(), "the threads of the test's workers have ended")
         _empty()
 
 
 def _empty() -> None:
     for model in (JobRow, JobAttempt, OutboxEntry, Effect):
         model._default_manager.all().delete()
+
+
+def _threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("ultimat3_jobs.")]
 
 
 def run_due(**options: Any) -> Ending:

@@ -190,18 +190,21 @@ def job(
     """
 
     def declare(body: Callable[Concatenate[Run, P], R]) -> Job[P, R]:
-        if isinstance(idempotency_key, _Missing):
-            raise IdempotencyRequired(
-                f"the job {body.__name__} is declared without an idempotency_key",
-                fix=f'@job(idempotency_key="{body.__name__}:{{...}}", tenant=...)',
-            )
-        if isinstance(tenant, _Missing):
-            raise TenantRequired(
-                f"the job {body.__name__} is declared without a tenant",
-                fix='@job(idempotency_key=..., tenant="org_id")  # or tenant=NO_TENANT for work that belongs to none',
-            )
         checked.check_body(body)
         codec = InputCodec(body)
+        first = next(iter(codec.names), None)
+        if isinstance(idempotency_key, _Missing):
+            template = f"{body.__name__}:{{{first}}}" if first else body.__name__
+            raise IdempotencyRequired(
+                f"the job {body.__name__} is declared without an idempotency_key",
+                fix=f'@job(idempotency_key="{template}", tenant=...)',
+            )
+        if isinstance(tenant, _Missing):
+            rule = f'tenant="{first}")  # or tenant=NO_TENANT' if first else "tenant=NO_TENANT)  #"
+            raise TenantRequired(
+                f"the job {body.__name__} is declared without a tenant",
+                fix=f"@job(idempotency_key=..., {rule} for work that belongs to none",
+            )
         full_name = checked.job_name(name, body)
         definition = JobDefinition(
             name=full_name,

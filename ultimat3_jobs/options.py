@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from django.apps import apps
+from django.core.exceptions import AppRegistryNotReady
 from django.db.models import Model
 from django.utils import timezone
 
@@ -48,7 +49,13 @@ def job_name(name: str | None, body: Callable[..., Any]) -> str:
         DeclarationInvalid: where none is pinned and the module belongs to no installed app, or it is too long.
     """
     if name is None:
-        config = apps.get_containing_app_config(body.__module__)
+        try:
+            config = apps.get_containing_app_config(body.__module__)
+        except AppRegistryNotReady:
+            raise DeclarationInvalid(
+                f"{body.__module__}.{body.__qualname__} is declared before the apps are loaded, so it has no name yet",
+                fix="move it to the jobs.py of its app",
+            ) from None
         if config is None:
             raise DeclarationInvalid(
                 f"{body.__module__}.{body.__qualname__} belongs to no installed app, so it has no name that lasts",
@@ -148,7 +155,7 @@ def attribution(user: object) -> str:
     if isinstance(user, Model):  # request.user too, a lazy object that pretends to be one
         if user.pk is None:
             raise InputInvalid(
-                f"the value at `enqueued_by` is a {user._meta.label_lower} that is not saved, so it has no name yet",
+                f"the value at `enqueued_by` is an unsaved {user._meta.label_lower}, which has no name yet",
                 fix="save() it first",
             )
         user = f"{user._meta.label_lower}:{user.pk}"

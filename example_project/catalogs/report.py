@@ -192,7 +192,7 @@ def _reason(letter: Job) -> str:
     lines = letter.last_error.strip().splitlines() or [""]
     raised = [line for line in lines if letter.error_class and line.startswith(letter.error_class)]
     _, _, message = (raised or lines)[-1].rpartition(letter.error_class.rpartition(".")[0] + ".")
-    return f"{message} ({lines[-1].removeprefix('verdict: ')})" if raised else message
+    return f"{message}; {lines[-1].removeprefix('verdict: ')}" if raised else message
 
 
 def _outcome(one: broken.Broken) -> BrokenOutcome:

@@ -14,7 +14,7 @@ LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 class JobFactory(factory.django.DjangoModelFactory[Job]):
-    """A job that was due and whose lease lapsed long ago, with one of three attempts used: any statement may want it."""
+    """A job that was due and whose lease lapsed long ago, one of three attempts used: any statement may want it."""
 
     class Meta:
         model = Job

@@ -126,14 +126,10 @@ def test_expired_keys_are_let_go_in_one_order(harness: DatabaseHarness) -> None:
 
 @rows_are_locked
 def test_keys_are_taken_in_one_order(harness: DatabaseHarness) -> None:
-    class TakenBackError(Exception):
-        """Rolls the transaction back."""
-
-    with pytest.raises(TakenBackError), harness.transaction():
+    with harness.taken_back():
         harness.enqueue("c")
         answers = [harness.meanwhile(lambda names=names: enqueue(harness, names)) for names in ("abcde", "edcba")]
         wait_for(lambda: harness.waiting() == 2, "both wait, for the open key or for one another")
-        raise TakenBackError
     for answer in answers:
         answer()  # a deadlock is raised here
 

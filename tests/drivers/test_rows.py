@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from tests.drivers.factories import JobFactory
 from tests.drivers.harness import DatabaseHarness
+from tests.processes import wait_for
 from ultimat3_jobs.drivers.database import driver as database_driver
+from ultimat3_jobs.drivers.database import settlements
+from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.models import Job, JobAttempt
 from ultimat3_jobs.records import Ack, Claim, Failure, Nack
+from ultimat3_jobs.sql import run
 from ultimat3_jobs.states import Stop
 from ultimat3_jobs.testing.conformance.harness import FAILURE, LEASE
 
@@ -215,15 +221,77 @@ def test_failed_jobs_count_with_the_dead_and_finished_ones_not_at_all(harness: D
 
 
 @pytest.mark.parametrize("state", ["ready", "delayed", "suspended", "running", "dead"])
-def test_no_count_goes_past_the_cap(
-    harness: DatabaseHarness, monkeypatch: pytest.MonkeyPatch, state: str
-) -> None:
+def test_no_count_goes_past_the_cap(harness: DatabaseHarness, monkeypatch: pytest.MonkeyPatch, state: str) -> None:
     monkeypatch.setattr(database_driver, "STATS_CAP", 4)
     JobFactory.create_batch(3, state=state)
     assert (harness.buckets(), harness.depth().capped) == ({state: 3}, False)
     JobFactory.create_batch(3, state=state)
 
     assert (harness.buckets(), harness.depth().capped) == ({state: 4}, True)
+
+
+class LostConnectionError(Exception):
+    """Stands for a connection that breaks between two statements."""
+
+
+ENDINGS: dict[str, Callable[[DatabaseHarness, Claim], object]] = {
+    "ack": lambda harness, claim: harness.driver().ack([Ack(claim)]),
+    "bury": lambda harness, claim: harness.driver().nack([Nack.bury(claim, stop=Stop.TERMINAL, failure=FAILURE)]),
+    "sweep": lambda harness, claim: harness.driver().sweep(limit=10),
+}
+
+
+def breaks_at(monkeypatch: pytest.MonkeyPatch, statement: str) -> None:
+    """Let the connection break before `statement` where claims end."""
+
+    def broken(alias: str, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        if name == statement:
+            raise LostConnectionError
+        return run(alias, name, parameters)
+
+    monkeypatch.setattr(settlements, "run", broken)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_an_end_and_its_follower_are_one_transaction(
+    harness: DatabaseHarness, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    (claim,) = harness.running("k", max_attempts=1)
+    harness.enqueue("k", while_running="again")
+    harness.lapse()
+    with monkeypatch.context() as patched:
+        breaks_at(patched, "hand_over")
+        with pytest.raises(LostConnectionError):
+            ENDINGS[ending](harness, claim)
+
+    assert the_job().state == "running"
+    ENDINGS[ending](harness, claim)
+    assert [job.claim.id != claim.id for job in harness.claim()] == [True]
+
+
+@pytest.mark.parametrize("ending", ["bury", "sweep"])
+def test_a_failure_and_its_history_are_one_transaction(
+    harness: DatabaseHarness, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    (claim,) = harness.running("k", max_attempts=1)
+    harness.lapse()
+    with monkeypatch.context() as patched:
+        breaks_at(patched, "log_failures")
+        with pytest.raises(LostConnectionError):
+            ENDINGS[ending](harness, claim)
+
+    assert (the_job().state, history()) == ("running", [])
+
+
+def test_time_goes_on_in_an_open_transaction(harness: DatabaseHarness) -> None:
+    with harness.transaction():
+        first = harness.enqueue_one("first")
+        begun = Job.objects.get(pk=first.id).created_at
+
+        def later() -> bool:
+            return Job.objects.get(pk=harness.enqueue_one(str(uuid7())).id).created_at > begun
+
+        wait_for(later, "a later enqueue is later by the database's clock")
 
 
 def test_a_token_is_read_back_as_it_is_stored(harness: DatabaseHarness) -> None:

@@ -88,8 +88,9 @@ def test_every_word_in_a_statement_is_one_that_the_code_knows(vendor: str, name:
     known = {*State, *Stop, *NackKind, *OutboxEntry.Kind.values, *OutboxEntry.Outcome.values}
     kinds_of_history = {"failure", "retry"}
     words = set(re.findall(r"'([a-z][a-z_-]*)'", plain(sql.read(vendor, name))))
+    settings_of_the_server = {"idle_in_transaction_session_timeout"}
 
-    assert words <= {*known, *kinds_of_history, "now"}
+    assert words <= {*known, *kinds_of_history, *settings_of_the_server, "now"}
 
 
 @pytest.mark.parametrize(("vendor", "name"), BOTH)
@@ -99,6 +100,13 @@ def test_every_list_of_states_is_one_of_the_code(vendor: str, name: str) -> None
     known = {", ".join(f"'{state}'" for state in states) for states in (LIVE, WAITING, RETRYABLE, tried_again)}
 
     assert set(lists) <= known
+
+
+@pytest.mark.parametrize(("vendor", "name"), BOTH)
+def test_no_statement_asks_for_a_time_that_stands_still_in_a_transaction(vendor: str, name: str) -> None:
+    still = r"\bnow\(\)|transaction_timestamp|current_timestamp|current_time|localtime|current_date"
+
+    assert not re.search(still, plain(sql.read(vendor, name)), re.IGNORECASE)
 
 
 def test_index_conflict_target_and_look_ups_spell_one_key(transactional_db: None) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from django.db import connection, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 
 from tests.app.models import Effect
-from tests.processes import TIMEOUT, wait_for
+from tests.processes import INTERVAL, TIMEOUT, wait_for
 from ultimat3_jobs import NO_TENANT, Run, job
 from ultimat3_jobs.models import Job, OutboxEntry
 from ultimat3_jobs.sql import statement
@@ -130,19 +133,23 @@ def wait_until_blocked(*, unless: Callable[[], bool]) -> None:
         wait_for(lambda: blocked() or unless(), "a session waits for a lock")
 
 
-def stop_for_good_after(name: str) -> None:
-    """Make the calling process stop right after it ran a named statement, until it is killed."""
+def stop_after(name: str, until: str = "") -> None:
+    """Make the calling process stop right after it ran a named statement, until a file exists or it is killed."""
 
     def execute(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
         result = execute(sql, *rest)
         if sql == statement(connection.vendor, name):
-            stop_for_good(name)
+            stop(name, until)
         return result
 
-    connection.execute_wrappers.append(execute)
+    def watch(connection: BaseDatabaseWrapper, **_: Any) -> None:
+        connection.execute_wrappers.append(execute)
+
+    connection_created.connect(watch, weak=False)
 
 
-def stop_for_good(name: str) -> None:
-    """Say where the calling process stops, and wait to be killed."""
+def stop(name: str, until: str = "") -> None:
+    """Say where the calling process stops, and wait for a file or to be killed."""
     print(f"stopped after {name}", flush=True)
-    threading.Event().wait()
+    while not until or not Path(until).exists():
+        time.sleep(INTERVAL)

@@ -8,10 +8,11 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
+from typing import Any
 from uuid import UUID
 
 import pytest
-from django.db import OperationalError, connection, transaction
+from django.db import DatabaseError, OperationalError, connection, transaction
 from django.test.utils import override_settings
 
 from tests.app.models import Organization
@@ -21,6 +22,7 @@ from tests.processes import TIMEOUT, wait_for
 from ultimat3_jobs.loops import BackgroundLoop
 from ultimat3_jobs.models import Job, OutboxEntry
 from ultimat3_jobs.outbox.relay import relay_all, relay_once
+from ultimat3_jobs.sql import statement
 
 pytestmark = pytest.mark.usefixtures("outbox")
 one_writer = "SQLite runs one transaction that writes at a time"
@@ -107,6 +109,40 @@ def test_a_relay_that_fails_leaves_its_rows_to_the_one_that_waits(background: Ba
     assert second.result(TIMEOUT) == 3
     assert labels() == list("abc")
     assert set(outcomes().values()) == {"published"}
+
+
+@pytest.mark.postgresql_only(reason="on SQLite whoever has the write lock has it until its process ends")
+def test_a_relay_that_falls_silent_on_its_way_holds_the_others_back_for_a_while_only(background: Background) -> None:
+    silent, others_are_done = threading.Event(), threading.Event()
+    limits: list[str] = []
+
+    def fall_silent(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
+        result = execute(sql, *rest)
+        if sql == statement("postgresql", "pending"):
+            with connection.cursor() as cursor:
+                cursor.execute("SHOW idle_in_transaction_session_timeout")
+                limits.append(cursor.fetchone()[0])
+                cursor.execute("SET LOCAL idle_in_transaction_session_timeout = '50ms'")  # for the sake of the test
+            silent.set()
+            assert others_are_done.wait(TIMEOUT)
+        return result
+
+    def relay() -> int:
+        with connection.execute_wrapper(fall_silent):
+            return relay_once()
+
+    stage("a", "b")
+    first = background(relay)
+    assert silent.wait(TIMEOUT)
+    try:
+        assert relay_once() == 2
+    finally:
+        others_are_done.set()
+
+    assert limits == ["30s"]
+    assert isinstance(first.exception(TIMEOUT), DatabaseError)
+    assert outcomes() == {"a": "published", "b": "published"}
+    assert labels() == ["a", "b"]
 
 
 @pytest.mark.postgresql_only(reason=one_writer)

@@ -65,12 +65,11 @@ class Work:
 
     Attributes:
         returned: how many rows it returned.
-        rounds: how often its virtual machine came round in a loop. That grows with the rows that are read, and is the
-            same on every machine.
+        steps: how many its virtual machine made. They grow with the rows that are read, and are the same everywhere.
     """
 
     returned: int
-    rounds: int
+    steps: int
 
 
 def explain_analyze(opened: BaseDatabaseWrapper, case: Case, *, generic: bool = False) -> Plan:
@@ -121,21 +120,21 @@ def sequential(case: Case, lines: list[str]) -> list[str]:
 
 def work(opened: BaseDatabaseWrapper, case: Case) -> Work:
     """Run a case's statement on SQLite in a transaction that is rolled back, and return what it took."""
-    rounds = 0
+    steps = 0
 
-    def came_round() -> int:
-        nonlocal rounds
-        rounds += 1
+    def count() -> int:
+        nonlocal steps
+        steps += 1
         return 0
 
     with rolled_back(opened), opened.cursor() as cursor:
-        opened.connection.set_progress_handler(came_round, 1)
+        opened.connection.set_progress_handler(count, 1)
         try:
             cursor.execute(statement(opened.vendor, case.statement), case.parameters)
             found = cursor.fetchall() if cursor.description else []
         finally:
             opened.connection.set_progress_handler(None, 0)
-    return Work(len(found), rounds)
+    return Work(len(found), steps)
 
 
 @contextmanager

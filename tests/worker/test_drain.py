@@ -26,7 +26,7 @@ JOBS = {"POLL": "50ms", "LEASE": "30s", "RENEWAL": "10s", "DRAIN_TIMEOUT": "30s"
 @pytest.fixture(autouse=True)
 def _settings(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.ULTIMAT3_JOBS = JOBS
-    monkeypatch.setattr(drain, "LAST_WORDS", 0.3)
+    monkeypatch.setattr(drain, "LAST_WORDS", 30.0)
 
 
 class Body:
@@ -286,7 +286,6 @@ class Late(DatabaseDriver):
 
 def test_the_drain_waits_for_settlements_that_are_under_way(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     settings.ULTIMAT3_JOBS = {**JOBS, "DRAIN_TIMEOUT": "50ms"}
-    monkeypatch.setattr(drain, "LAST_WORDS", 30.0)
     driver = Late()
     monkeypatch.setattr(loop, "get_driver", lambda: driver)
     queued = declare(lambda run: None).enqueue(1)

@@ -106,9 +106,9 @@ class Worker:
         )
         for loop in (*leases, *chores):
             loop.stop(LAST_PASS if ending is Ending.DRAINED else 0)
+        for _ in bodies:
+            self._bodies.put(None)
         if ending is Ending.DRAINED:
-            for _ in bodies:
-                self._bodies.put(None)
             for thread in bodies:
                 thread.join()
         close_thread_connections()

@@ -74,8 +74,7 @@ class DatabaseDriver(Driver):
         renewed = set(map(rows.claim_of, run(alias, "heartbeat", {"rows": batch, "lease": lease.total_seconds()})))
         held = self._held(alias, [claim for claim in claims if claim not in renewed])
         return [
-            Renewal.RENEWED if claim in renewed else Renewal.BUSY if claim in held else Renewal.LOST
-            for claim in claims
+            Renewal.RENEWED if claim in renewed else Renewal.BUSY if claim in held else Renewal.LOST for claim in claims
         ]
 
     def promote(self, *, limit: int) -> int:

@@ -54,15 +54,29 @@ queues AS (
     UNION SELECT queue FROM dead_queues WHERE queue IS NOT NULL
     UNION SELECT queue FROM x_jobs WHERE state = 'running'
 )
+-- The counts are ordered as the indexes are: for a LIMIT without an order the planner may well read the whole table.
 SELECT
     q.queue,
-    (SELECT count(*) FROM (SELECT 1 FROM x_jobs AS j WHERE j.state = 'ready' AND j.queue = q.queue LIMIT :cap) AS c),
+    (
+        SELECT count(*)
+        FROM (
+            SELECT 1 FROM x_jobs AS j
+            WHERE j.state = 'ready' AND j.queue = q.queue
+            ORDER BY j.priority DESC, j.run_at, j.id
+            LIMIT :cap
+        ) AS c
+    ),
     w.delayed,
     w.suspended,
     (SELECT count(*) FROM (SELECT 1 FROM x_jobs AS j WHERE j.state = 'running' AND j.queue = q.queue LIMIT :cap) AS c),
     (
         SELECT count(*)
-        FROM (SELECT 1 FROM x_jobs AS j WHERE j.state IN ('dead', 'failed') AND j.queue = q.queue LIMIT :cap) AS c
+        FROM (
+            SELECT 1 FROM x_jobs AS j
+            WHERE j.state IN ('dead', 'failed') AND j.queue = q.queue
+            ORDER BY j.finished_at
+            LIMIT :cap
+        ) AS c
     ),
     (SELECT extract(epoch FROM statement_timestamp() - min(h.run_at)) FROM ready_heads AS h WHERE h.queue = q.queue)
 FROM queues AS q
@@ -71,7 +85,10 @@ CROSS JOIN LATERAL (
         count(*) FILTER (WHERE c.state = 'delayed') AS delayed,
         count(*) FILTER (WHERE c.state = 'suspended') AS suspended
     FROM (
-        SELECT j.state FROM x_jobs AS j WHERE j.state IN ('delayed', 'suspended') AND j.queue = q.queue LIMIT :cap
+        SELECT j.state FROM x_jobs AS j
+        WHERE j.state IN ('delayed', 'suspended') AND j.queue = q.queue
+        ORDER BY j.run_at
+        LIMIT :cap
     ) AS c
 ) AS w
 ORDER BY q.queue;

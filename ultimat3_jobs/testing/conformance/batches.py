@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from ultimat3_jobs.ids import uuid7
-from ultimat3_jobs.records import Ack, Claim, Nack, Renewal
+from ultimat3_jobs.records import Claim, Nack, Renewal
 from ultimat3_jobs.testing.conformance.fences import Write, ack, bury, every_write, hand_back
 from ultimat3_jobs.testing.conformance.harness import HOUR, LEASE, MARGIN, Harness, claims, keys
 

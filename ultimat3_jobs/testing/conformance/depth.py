@@ -45,15 +45,16 @@ class TestDepth:
         assert harness.buckets("middle") == {"ready": 3, "delayed": 1, "suspended": 1}
 
     def test_the_age_is_that_of_the_oldest_ready_job(self, harness: Harness) -> None:
-        harness.enqueue("older")
+        harness.enqueue("older", priority=-5)
         harness.advance(HOUR)
-        harness.enqueue("younger")
+        harness.enqueue("younger", priority=5)
         harness.enqueue("later", delay=HOUR)
 
         age = harness.depth().oldest_ready_seconds
         assert age is not None
         assert HOUR <= age < HOUR + MARGIN
-        harness.claim(1)
+        harness.claim()
+        harness.enqueue("new")
         age = harness.depth().oldest_ready_seconds
         assert age is not None
         assert 0 <= age < MARGIN

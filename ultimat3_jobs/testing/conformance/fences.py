@@ -50,7 +50,7 @@ def heartbeat(harness: Harness, batch: list[Claim]) -> list[bool]:
 SETTLEMENTS = [ack, retry, bury, park, hand_back]
 every_settlement = pytest.mark.parametrize("write", SETTLEMENTS)
 every_write = pytest.mark.parametrize("write", [*SETTLEMENTS, heartbeat])
-AFTER = {
+AFTER: dict[Write, dict[str, int]] = {
     ack: {},
     retry: {"delayed": 1},
     bury: {"dead": 1},

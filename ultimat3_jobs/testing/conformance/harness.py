@@ -6,8 +6,8 @@ import hashlib
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -39,7 +39,7 @@ Answer = TypeVar("Answer")
 def request(key: str, **options: Any) -> EnqueueRequest:
     """Return an EnqueueRequest under `key`. The options are its fields; `input` is a JSON value that names the key."""
     text = msgspec.json.encode(options.pop("input", {"key": key})).decode()
-    values = {
+    values: dict[str, Any] = {
         "id": uuid7(),
         "name": "shop.ship",
         "queue": "default",
@@ -66,6 +66,10 @@ def keys(jobs: Sequence[ClaimedJob]) -> list[str]:
     return [msgspec.json.decode(job.input)["key"] for job in jobs]
 
 
+class _TakenBackError(Exception):
+    """Rolls a transaction back."""
+
+
 class Harness(ABC):
     """One queue under test. A driver's test implements `driver` and `advance`, the rest is for the rules."""
 
@@ -75,11 +79,18 @@ class Harness(ABC):
 
     @abstractmethod
     def advance(self, seconds: float) -> None:
-        """Let `seconds` pass. Where the queue's clock cannot be moved, make all that is in the queue older by as much."""
+        """Let `seconds` pass. Where the queue's clock cannot be moved, make all that it holds older by as much."""
 
     def transaction(self) -> AbstractContextManager[object]:
         """Open a transaction that the driver's writes of this thread join. Needed for JOINS_TRANSACTION."""
         raise NotImplementedError
+
+    @contextmanager
+    def taken_back(self) -> Iterator[None]:
+        """Open a transaction that is rolled back at the end of the block."""
+        with suppress(_TakenBackError), self.transaction():
+            yield
+            raise _TakenBackError
 
     def waits(self) -> bool:
         """Whether another thread's write waits for a transaction now; true where that cannot be seen."""
@@ -147,7 +158,7 @@ class Harness(ABC):
             try:
                 start.wait()
                 answers[position] = callables[position]()
-            except BaseException as error:  # noqa: BLE001 - raised in the test's own thread
+            except BaseException as error:  # raised in the test's own thread
                 errors.append(error)
             finally:
                 self.driver().close()
@@ -175,7 +186,7 @@ class Harness(ABC):
             started.set()
             try:
                 answers.append(work())
-            except BaseException as error:  # noqa: BLE001 - raised in the test's own thread
+            except BaseException as error:  # raised in the test's own thread
                 errors.append(error)
             finally:
                 self.driver().close()

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import pytest
-
 from ultimat3_jobs.drivers.base import Capability
 from ultimat3_jobs.records import Receipt
 from ultimat3_jobs.testing.conformance.fences import AFTER, Write, ack, every_settlement, every_write
 from ultimat3_jobs.testing.conformance.harness import LEASE, CapabilityRules, Harness, keys
-
-
-class TakenBackError(Exception):
-    """Rolls a transaction back."""
 
 
 class TestTransactions(CapabilityRules):
@@ -28,9 +22,8 @@ class TestTransactions(CapabilityRules):
         assert keys(harness.claim()) == ["a", "b"]
 
     def test_what_was_queued_in_a_transaction_that_rolls_back_never_was(self, harness: Harness) -> None:
-        with pytest.raises(TakenBackError), harness.transaction():
+        with harness.taken_back():
             harness.enqueue(*"ab")
-            raise TakenBackError
 
         assert harness.buckets() == {}
         assert not harness.enqueue_one("a").joined
@@ -38,18 +31,16 @@ class TestTransactions(CapabilityRules):
     def test_what_was_queued_in_an_inner_transaction_that_rolls_back_never_was(self, harness: Harness) -> None:
         with harness.transaction():
             harness.enqueue("outer")
-            with pytest.raises(TakenBackError), harness.transaction():
+            with harness.taken_back():
                 harness.enqueue("inner")
-                raise TakenBackError
 
         assert keys(harness.claim()) == ["outer"]
 
     @every_write
     def test_a_settlement_in_a_transaction_that_rolls_back_never_was(self, harness: Harness, write: Write) -> None:
         running = harness.running("k")
-        with pytest.raises(TakenBackError), harness.transaction():
+        with harness.taken_back():
             assert write(harness, running) == [True]
-            raise TakenBackError
 
         assert harness.buckets() == {"running": 1}
         assert write(harness, running) == [True]
@@ -58,9 +49,8 @@ class TestTransactions(CapabilityRules):
     def test_a_follower_in_a_transaction_that_rolls_back_is_not_lost(self, harness: Harness) -> None:
         running = harness.running("k")
         harness.enqueue("k", while_running="again")
-        with pytest.raises(TakenBackError), harness.transaction():
+        with harness.taken_back():
             ack(harness, running)
-            raise TakenBackError
 
         assert harness.buckets() == {"running": 1}
         ack(harness, running)
@@ -83,10 +73,9 @@ class TestTransactions(CapabilityRules):
         assert harness.buckets() == {"ready": 1}
 
     def test_an_enqueue_takes_the_key_of_a_transaction_that_rolled_back(self, harness: Harness) -> None:
-        with pytest.raises(TakenBackError), harness.transaction():
+        with harness.taken_back():
             harness.enqueue_one("k")
             second = harness.meanwhile(lambda: harness.enqueue_one("k"))
-            raise TakenBackError
 
         assert not second().joined
         assert harness.buckets() == {"ready": 1}

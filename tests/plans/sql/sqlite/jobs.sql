@@ -20,10 +20,10 @@ placed (n, id, queue) AS (
     CROSS JOIN queues ON place = n %% 6
 )
 SELECT
-    p.id, p.id, 'shop.job' || n %% 20, p.queue, '{"a": 1}', '', k.kind || '-' || n,
+    p.id, p.id, 'shop.job' || (n %% 20), p.queue, '{"a": 1}', '', k.kind || '-' || n,
     CASE WHEN k.kind = 'done' AND n %% 100 = 0 THEN k.tomorrow END,
-    CASE WHEN n %% 7 > 0 THEN 'tenant-' || n %% 500 END,
-    CASE p.queue WHEN 'bulk' THEN 9 WHEN 'reports' THEN 0 ELSE json_extract('[0, 0, 5, -5]', '$[' || n / 6 %% 4 || ']') END,
+    CASE WHEN n %% 7 > 0 THEN 'tenant-' || (n %% 500) END,
+    CASE p.queue WHEN 'bulk' THEN 9 WHEN 'reports' THEN 0 ELSE json_extract('[0, 0, 5, -5]', '$[' || (n / 6 %% 4) || ']') END,
     CASE
         WHEN k.kind = 'delayed' AND n %% 30 = 0 THEN 'suspended'
         WHEN k.kind = 'dead' AND n %% 10 = 0 THEN 'failed'
@@ -34,8 +34,8 @@ SELECT
     CASE
         WHEN k.kind = 'ready' AND p.queue = 'reports' THEN k.moment
         WHEN k.kind = 'delayed' AND n > %(due)s
-            THEN strftime('%%Y-%%m-%%d %%H:%%M:%%f', k.tomorrow, n %% 9973 || ' seconds') || '000'
-        ELSE strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', - 1 - n %% 9973 || ' seconds') || '000'
+            THEN strftime('%%Y-%%m-%%d %%H:%%M:%%f', k.tomorrow, (n %% 9973) || ' seconds') || '000'
+        ELSE strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', (- 1 - n %% 9973) || ' seconds') || '000'
     END,
     CASE
         WHEN k.kind <> 'running' THEN NULL

@@ -15,9 +15,9 @@ placed (n, id) AS (
     SELECT n, printf('%%032x', %(base)s + n) FROM numbers
 )
 SELECT
-    p.id, 'shop.job' || n %% 20, 'mail', '{"a": 1}', '', k.kind || '-' || n,
-    CASE WHEN n %% 7 > 0 THEN 'tenant-' || n %% 500 END,
-    3, k.now, strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', n - 1000000 || ' seconds') || '000',
+    p.id, 'shop.job' || (n %% 20), 'mail', '{"a": 1}', '', k.kind || '-' || n,
+    CASE WHEN n %% 7 > 0 THEN 'tenant-' || (n %% 500) END,
+    3, k.now, strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', (n - 1000000) || ' seconds') || '000',
     CASE k.kind WHEN 'published' THEN k.now END,
     CASE k.kind WHEN 'published' THEN 'published' END,
     CASE k.kind WHEN 'published' THEN p.id END

@@ -1,0 +1,7 @@
+"""The test app's jobs, found when Django starts: one module for each part of the package that needs some."""
+
+from __future__ import annotations
+
+from tests.app.working_jobs import dying, once, waiting
+
+__all__ = ["dying", "once", "waiting"]

@@ -1,0 +1,107 @@
+"""`manage.py jobs_relay`: moves what is committed, and ends when it is told to."""
+
+from __future__ import annotations
+
+import signal
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.db import transaction
+
+from tests.app.models import Effect
+from tests.outbox.support import labels, note, outcomes
+from tests.processes import Processes, wait_for
+from ultimat3_jobs.models import Job, OutboxEntry
+
+RELAY_AND_STOP = """
+import sys
+from django.core.management import call_command
+from tests.outbox.support import stop_after
+
+stop_after("enqueue", until=sys.argv[1])
+call_command("jobs_relay")
+"""
+SELDOM = {"POLL": "1h", "OUTBOX": {"BATCH": 2}}
+
+
+def stage(*given: str) -> None:
+    """Stage a job for each label, in one transaction."""
+    with transaction.atomic():
+        for label in given:
+            note.enqueue(label=label)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_burst_moves_what_is_committed_and_says_how_much() -> None:
+    stage("a", "b", "c")
+    for count in (3, 0):
+        output = StringIO()
+        call_command("jobs_relay", "--burst", stdout=output)
+        assert output.getvalue() == f"relayed {count} outbox rows\n"
+
+    assert labels() == ["a", "b", "c"]
+
+
+def test_a_burst_ends_by_itself_and_runs_no_job(processes: Processes) -> None:
+    stage("a", "b", "c")
+
+    assert "relayed 3 outbox rows" in processes.run("jobs_relay", "--burst", jobs=SELDOM)
+    assert labels() == ["a", "b", "c"]
+    assert set(Job.objects.values_list("state", "attempt")) == {("ready", 0)}
+    assert not Effect.objects.exists()
+
+
+def test_a_burst_that_fails_says_so(processes: Processes) -> None:
+    stage("a")
+    call_command("jobs_relay", "--burst", stdout=StringIO())
+    Job.objects.update(idempotency_key="another")
+    OutboxEntry.objects.update(outcome=None)
+
+    assert "IntegrityError" in processes.run("jobs_relay", "--burst", status=1)
+    assert outcomes() == {"a": None}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_moves_what_is_committed_until_it_is_told_to_stop(processes: Processes, number: int) -> None:
+    stage("before")
+    relay = processes.manage("jobs_relay")
+    wait_for(lambda: outcomes() == {"before": "published"}, "what was there is moved")
+    for label in ("while", "it", "runs"):
+        stage(label)
+        wait_for(lambda staged=label: staged in labels(), "what is committed is moved")  # type: ignore[misc]
+    relay.kill(number)
+    relay.kill(number)
+
+    assert relay.wait() == 0
+    assert "jobs.relay.stopped" in relay.output()
+    assert "Traceback" not in relay.output()
+    stage("after")
+    assert outcomes()["after"] is None
+
+
+def test_it_does_not_wait_between_the_batches_of_a_backlog(processes: Processes) -> None:
+    stage(*"abcde")
+    relay = processes.manage("jobs_relay", jobs=SELDOM)
+    wait_for(lambda: None not in outcomes().values(), "all is moved")
+    relay.kill(signal.SIGTERM)
+
+    assert relay.wait() == 0
+    assert labels() == list("abcde")
+
+
+def test_it_ends_after_the_move_on_its_way(processes: Processes, tmp_path: Path) -> None:
+    go_on = tmp_path / "go-on"
+    stage(*"abcde")
+    relay = processes.django(RELAY_AND_STOP, str(go_on), jobs=SELDOM)
+    relay.wait_for_output("stopped after enqueue")
+    relay.kill(signal.SIGTERM)
+    relay.wait_for_output("jobs.relay.stopping")
+    assert relay.running
+    assert set(outcomes().values()) == {None}
+    go_on.touch()
+
+    assert relay.wait() == 0
+    assert labels() == ["a", "b"]
+    assert sorted(label for label, outcome in outcomes().items() if outcome) == ["a", "b"]

@@ -1,0 +1,206 @@
+"""A worker's threads keep their connections, and never hand on one that a body spoilt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, close_old_connections, connection, connections, transaction
+
+from tests.app.models import Effect, Organization
+from tests.processes import wait_for
+from tests.working import history, row, run_due, states, working
+from ultimat3_jobs import NO_TENANT, Retry, Run, job
+from ultimat3_jobs.worker.attempt import in_surroundings
+
+pytestmark = pytest.mark.usefixtures("queue")
+
+
+@pytest.fixture(autouse=True)
+def _no_organizations(queue: None) -> Iterator[None]:
+    yield
+    Organization.objects.all().delete()
+
+
+def session() -> Any:
+    """Return what tells the thread's connection to the database from others."""
+    connection.ensure_connection()
+    if connection.vendor == "sqlite":
+        return connection.connection
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        return cursor.fetchone()[0]
+
+
+def leave_a_transaction_open() -> None:
+    """Enter a block and never leave it."""
+    transaction.atomic().__enter__()
+    Effect.objects.create(label="in a transaction that nobody commits")
+
+
+def catch_an_integrity_error_in_a_block() -> None:
+    """Break a transaction and go on."""
+    Organization.objects.create(name="twice")
+    with transaction.atomic():
+        try:
+            Organization.objects.create(name="twice")
+        except IntegrityError:
+            pass
+        else:
+            raise AssertionError("the name is not unique")
+
+
+def break_a_block_and_leave_it_open() -> None:
+    """Break a transaction that is never left."""
+    transaction.atomic().__enter__()
+    transaction.set_rollback(True)
+
+
+def turn_autocommit_off() -> None:
+    """Begin what Django calls manual transaction management."""
+    connection.set_autocommit(False)
+    Effect.objects.create(label="in a transaction that nobody commits")
+
+
+def close_the_connection() -> None:
+    """Close it as Django does."""
+    connection.ensure_connection()
+    connection.close()
+
+
+def close_the_connection_in_a_block() -> None:
+    """Close it while Django believes in a transaction."""
+    transaction.atomic().__enter__()
+    connection.close()
+
+
+def close_the_connection_behind_django() -> None:
+    """Close it without Django's knowledge."""
+    connection.ensure_connection()
+    connection.connection.close()
+
+
+def begin_a_transaction_behind_django() -> None:
+    """Begin one with a statement."""
+    with connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+    Effect.objects.create(label="in a transaction that nobody commits")
+
+
+def break_a_transaction_behind_django() -> None:
+    """Begin one with a statement, and break it."""
+    with connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+        with pytest.raises(Exception, match="no_such_table"):
+            cursor.execute("SELECT * FROM no_such_table")
+
+
+def close_all() -> None:
+    """Do what code for long-running scripts does."""
+    connections.close_all()
+
+
+SPOILERS = [
+    leave_a_transaction_open,
+    catch_an_integrity_error_in_a_block,
+    break_a_block_and_leave_it_open,
+    turn_autocommit_off,
+    close_the_connection,
+    close_the_connection_in_a_block,
+    close_the_connection_behind_django,
+    begin_a_transaction_behind_django,
+    break_a_transaction_behind_django,
+    close_all,
+]
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["ends well", "fails"])
+@pytest.mark.parametrize("spoil", SPOILERS, ids=lambda spoil: spoil.__name__)
+def test_the_outcome_is_stored_and_the_next_job_gets_a_sound_connection(spoil: Callable[[], None], fails: bool) -> None:
+    @job(name="t.spoiler", idempotency_key="key", tenant=NO_TENANT, retry=Retry(attempts=1))
+    def spoiler(run: Run) -> str:
+        spoil()
+        if fails:
+            raise ValueError("after that")
+        return "worked"
+
+    @job(name="t.next", idempotency_key="key", tenant=NO_TENANT, retry=Retry(attempts=1), priority=-1)
+    def following(run: Run) -> list[bool]:
+        sound = [connection.in_atomic_block, not connection.get_autocommit(), connection.needs_rollback]
+        Effect.objects.create(label="next")
+        with transaction.atomic():
+            Effect.objects.create(label="next, in a block")
+        return sound
+
+    first, second = spoiler.enqueue(), following.enqueue()
+    run_due(concurrency=1)
+
+    assert row(first).state == ("dead" if fails else "done")
+    assert row(first).result == (None if fails else "worked")
+    assert len(history(first)) == (1 if fails else 0)
+    assert (row(second).state, row(second).result) == ("done", [False, False, False])
+    assert set(Effect.objects.values_list("label", flat=True)) == {"next", "next, in a block"}
+
+
+def test_connections_are_kept_between_runs_whatever_the_settings_say() -> None:
+    assert connection.settings_dict["CONN_MAX_AGE"] == 0
+
+    @job(name="t.kept", idempotency_key="{n}", tenant=NO_TENANT, retry=Retry(attempts=1, delay=0))
+    def kept(run: Run, n: int) -> int:
+        close_old_connections()  # as code that is used in threads does
+        Effect.objects.count()
+        if n % 3 == 0:
+            raise ValueError(n)
+        if n % 3 == 1:
+            with pytest.raises(Exception, match="no_such_table"), connection.cursor() as cursor:
+                cursor.execute("SELECT * FROM no_such_table")
+        seen.append(session())
+        return n
+
+    seen: list[Any] = []
+    kept.enqueue_many([{"n": n} for n in range(30)])
+    run_due(concurrency=1)
+
+    assert states() == {"done": 20, "dead": 10}
+    assert len(seen) == 20
+    assert len(set(seen)) == 1
+
+
+@pytest.mark.postgresql_only(reason="SQLite has no connection that a server can cut")
+def test_a_connection_that_the_server_cut_between_two_runs_costs_no_attempt() -> None:
+    pids: list[Any] = []
+
+    @job(name="t.cut", idempotency_key="{n}", tenant=NO_TENANT, retry=Retry(attempts=1))
+    def cut(run: Run, n: int) -> None:
+        pids.append(session())
+
+    cut.enqueue(1)
+    with working(concurrency=1):
+        wait_for(lambda: states() == {"done": 1}, "the first is done")
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(%s, 10000)", [pids[0]])
+        cut.enqueue(2)
+        wait_for(lambda: "ready" not in states() and "running" not in states(), "the second has ended")
+
+    assert states() == {"done": 2}
+    assert len(set(pids)) == 2
+
+
+def test_a_callers_transaction_is_never_touched() -> None:
+    Organization.objects.create(name="before")
+
+    with transaction.atomic():
+        Organization.objects.create(name="caller")
+        assert in_surroundings(None, Organization.objects.count) == 2
+        with pytest.raises(ValueError, match="x"):
+            in_surroundings(None, raise_it)
+        Organization.objects.create(name="still open")
+        transaction.set_rollback(True)
+
+    assert set(Organization.objects.values_list("name", flat=True)) == {"before"}
+
+
+def raise_it() -> Any:
+    """Be a body that fails."""
+    raise ValueError("x")

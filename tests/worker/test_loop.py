@@ -1,0 +1,318 @@
+"""The worker as a whole: how many jobs at once, of which queues, woken by what."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import OperationalError, transaction
+
+from tests.processes import wait_for
+from tests.working import age, row, run_due, states, working
+from ultimat3_jobs import NO_TENANT, Job, Retry, Run, job, registry
+from ultimat3_jobs.drivers.database.driver import DatabaseDriver
+from ultimat3_jobs.models import OutboxEntry
+from ultimat3_jobs.records import ClaimedJob, QueueSelection
+from ultimat3_jobs.worker import loop
+from ultimat3_jobs.worker.drain import Ending
+
+pytestmark = pytest.mark.usefixtures("queue")
+
+
+def declare(work: Callable[[Run, int], Any], **options: Any) -> Job[..., Any]:
+    """Declare a job of one number."""
+
+    def body(run: Run, n: int) -> Any:
+        return work(run, n)
+
+    return job(**{"name": "t.job", "idempotency_key": "{n}", "tenant": NO_TENANT, **options})(body)
+
+
+class AtOnce:
+    """Counts the bodies that run at the same time."""
+
+    def __init__(self, parties: int) -> None:
+        self.most = self.now = 0
+        self._lock = threading.Lock()
+        self._meet = threading.Barrier(parties, timeout=30)
+
+    def body(self, run: Run, n: int) -> None:
+        """Meet the others."""
+        with self._lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        self._meet.wait()
+        with self._lock:
+            self.now -= 1
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_as_many_bodies_run_at_once_as_were_asked_for_and_no_more(concurrency: int) -> None:
+    together = AtOnce(concurrency)
+    declare(together.body).enqueue_many([{"n": n} for n in range(4 * concurrency)])
+
+    assert run_due(concurrency=concurrency) is Ending.DRAINED
+
+    assert together.most == concurrency
+    assert states() == {"done": 4 * concurrency}
+
+
+def test_the_setting_says_how_many_where_the_worker_does_not(settings: Any) -> None:
+    settings.ULTIMAT3_JOBS = {"POLL": "50ms", "CONCURRENCY": 2}
+    together = AtOnce(2)
+    declare(together.body).enqueue_many([{"n": n} for n in range(4)])
+
+    run_due()
+
+    assert together.most == 2
+
+
+def test_a_slow_job_holds_up_neither_its_queue_nor_another(settings: Any) -> None:
+    settings.ULTIMAT3_JOBS = {"POLL": "1h"}
+    let_go = threading.Event()
+    slow = declare(lambda run, n: let_go.wait(30), name="t.slow", queue="slow")
+    fast = declare(lambda run, n: n, name="t.fast", queue="fast")
+    held = slow.enqueue(1)
+    fast.enqueue_many([{"n": n} for n in range(20)])
+    slow.enqueue(2), slow.enqueue(3)
+    try:
+        with working(concurrency=4):
+            wait_for(lambda: states().get("done") == 20, "the fast ones are done")
+            assert row(held).state == "running"
+            let_go.set()
+            wait_for(lambda: states() == {"done": 23}, "the slow ones are done")
+    finally:
+        let_go.set()
+
+
+@pytest.mark.parametrize(
+    ("selection", "done"),
+    [
+        (QueueSelection(only=("a", "b")), {"a", "b"}),
+        (QueueSelection(excluded=("b", "c")), {"a", "default"}),
+        (QueueSelection(), {"a", "b", "c", "default"}),
+    ],
+)
+def test_a_worker_serves_its_queues_alone(selection: QueueSelection, done: set[str]) -> None:
+    work = declare(lambda run, n: None)
+    queued = {name: work.using(queue=name).enqueue(n) for n, name in enumerate(("a", "b", "c", "default"))}
+
+    run_due(queues=selection)
+
+    assert {name for name, one in queued.items() if row(one).state == "done"} == done
+
+
+def test_a_burst_runs_what_is_staged_and_what_falls_due_but_waits_for_nothing() -> None:
+    work = declare(lambda run, n: None)
+    with transaction.atomic():
+        staged = work.enqueue(1)
+    due, later = work.using(run_after="1h").enqueue(2), work.using(run_after="3h").enqueue(3)
+    age(7_200, "run_at")
+
+    assert run_due() is Ending.DRAINED
+
+    assert [row(one.id).state for one in (due, later)] == ["done", "delayed"]
+    assert OutboxEntry.objects.get(pk=staged.id).outcome == "published"
+    assert states() == {"done": 2, "delayed": 1}
+
+
+def test_a_burst_runs_what_its_own_jobs_enqueue() -> None:
+    def enqueue_another(run: Run, n: int) -> None:
+        if n:
+            with transaction.atomic():
+                work.enqueue(n - 1)
+
+    work = declare(enqueue_another)
+    work.enqueue(3)
+
+    run_due(concurrency=1)
+
+    assert states() == {"done": 4}
+
+
+def test_a_burst_retries_what_is_due_again_at_once() -> None:
+    def fail(run: Run, n: int) -> None:
+        raise ValueError(n)
+
+    queued = declare(fail, retry=Retry(attempts=4, delay=0)).enqueue(1)
+
+    run_due(concurrency=1)
+
+    assert (row(queued).state, row(queued).attempt) == ("dead", 4)
+
+
+class Promoting(DatabaseDriver):
+    """Another worker makes a job ready just after a claim that found none."""
+
+    promoted = 0
+
+    def claim(self, *, worker: str, limit: int, lease: timedelta, queues: QueueSelection) -> list[ClaimedJob]:
+        jobs = super().claim(worker=worker, limit=limit, lease=lease, queues=queues)
+        if not jobs and not self.promoted:
+            age(7_200, "run_at")
+            self.promoted = super().promote(limit=10)
+        return jobs
+
+    def promote(self, *, limit: int) -> int:
+        return 0
+
+
+def test_a_burst_does_not_miss_what_another_worker_makes_ready_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Promoting()
+    monkeypatch.setattr(loop, "get_driver", lambda: driver)
+    queued = declare(lambda run, n: None).using(run_after="1h").enqueue(1)
+
+    run_due(concurrency=1)
+
+    assert driver.promoted == 1
+    assert row(queued).state == "done"
+
+
+def test_a_worker_without_a_relay_leaves_the_outbox_alone() -> None:
+    with transaction.atomic():
+        staged = declare(lambda run, n: None).enqueue(1)
+
+    run_due(relay=False)
+
+    assert OutboxEntry.objects.get(pk=staged.id).outcome is None
+    assert states() == {}
+
+
+def test_a_slot_is_used_again_the_moment_its_job_has_settled(settings: Any) -> None:
+    settings.ULTIMAT3_JOBS = {"POLL": "1h"}
+
+    def enqueue_another(run: Run, n: int) -> None:
+        if n > 0:
+            work.enqueue(n - 1)  # outside a transaction: straight into the queue
+
+    work = declare(enqueue_another)
+    work.enqueue_many([{"n": -n} for n in range(1, 21)])
+    work.enqueue(5)
+    with working(concurrency=2):
+        wait_for(lambda: states() == {"done": 26}, "all are done, without a poll")
+
+
+def test_the_relay_wakes_the_worker(settings: Any) -> None:
+    settings.ULTIMAT3_JOBS = {"POLL": "1h"}
+    with transaction.atomic():
+        declare(lambda run, n: None).enqueue(1)
+    with working(concurrency=2):
+        wait_for(lambda: states() == {"done": 1}, "what was staged is done, without a poll")
+
+
+def test_promotion_wakes_the_worker(settings: Any) -> None:
+    settings.ULTIMAT3_JOBS = {"POLL": "1h"}
+    declare(lambda run, n: None).using(run_after="1h").enqueue(1)
+    age(7_200, "run_at")
+    with working(concurrency=2):
+        wait_for(lambda: states() == {"done": 1}, "what was due is done, without a poll")
+
+
+class Unlucky(DatabaseDriver):
+    """Cannot claim the first times."""
+
+    left = 2
+
+    def claim(self, *, worker: str, limit: int, lease: timedelta, queues: QueueSelection) -> list[ClaimedJob]:
+        if self.left:
+            self.left -= 1
+            raise OperationalError("the connection is gone")
+        return super().claim(worker=worker, limit=limit, lease=lease, queues=queues)
+
+
+@pytest.mark.parametrize("burst", [True, False])
+def test_a_claim_that_fails_is_logged_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, burst: bool
+) -> None:
+    driver = Unlucky()
+    monkeypatch.setattr(loop, "get_driver", lambda: driver)
+    monkeypatch.setattr(loop, "FIRST_BACKOFF", 0.01)
+    queued = declare(lambda run, n: None).enqueue(1)
+
+    if burst:
+        run_due(concurrency=1)
+    else:
+        with working(concurrency=1):
+            wait_for(lambda: row(queued).state == "done")
+
+    assert row(queued).state == "done"
+    assert sum(r.message.startswith("jobs.worker.claim-failed") for r in caplog.records) == 2
+
+
+def test_a_burst_whose_chores_fail_for_a_while_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(loop, "FIRST_BACKOFF", 0.01)
+    left = [OperationalError("the connection is gone")]
+
+    def relay_all() -> int:
+        if left:
+            raise left.pop()
+        return 0
+
+    monkeypatch.setattr(loop, "relay_all", relay_all)
+    queued = declare(lambda run, n: None).enqueue(1)
+
+    assert run_due(concurrency=1) is Ending.DRAINED
+
+    assert row(queued).state == "done"
+    assert any(r.message.startswith("jobs.worker.claim-failed") for r in caplog.records)
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), SystemExit(1), KeyboardInterrupt()], ids=repr)
+def test_nothing_that_goes_wrong_around_a_body_takes_its_slot_away(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
+    real, left = loop.execute, [error]
+
+    def execute(one: ClaimedJob, run: Run) -> Any:
+        if left:
+            raise left.pop()
+        return real(one, run)
+
+    monkeypatch.setattr(loop, "execute", execute)
+    work = declare(lambda run, n: None)
+    first, second = work.enqueue(1), work.enqueue(2)
+
+    run_due(concurrency=1)
+
+    assert (row(first).state, row(second).state) == ("running", "done")
+    assert any(r.message.startswith("jobs.worker.attempt-failed") for r in caplog.records)
+
+
+def test_unknown_and_unreadable_jobs_hold_up_no_other() -> None:
+    unknown = declare(lambda run, n: None, name="t.of_another_release").enqueue(1)
+    unreadable = declare(lambda run, n: None, name="t.changed").enqueue(2)
+    good = declare(lambda run, n: None, name="t.good").enqueue(3)
+
+    def changed(run: Run, order: str) -> None:
+        raise AssertionError("the body ran")
+
+    with registry.isolated():
+        registry._by_name.clear()
+        job(name="t.changed", idempotency_key="key", tenant=NO_TENANT)(changed)
+        declare(lambda run, n: None, name="t.good")
+        run_due(concurrency=1)
+
+    assert (row(unknown).state, row(unknown).attempt, row(unknown).parks) == ("suspended", 0, 1)
+    assert row(unknown).park_reason == "no job named 't.of_another_release' in the code of this worker"
+    assert (row(unreadable).state, row(unreadable).stop, row(unreadable).attempt) == ("dead", "terminal", 1)
+    assert row(good).state == "done"
+    # The release that knows the name takes it when its time has come.
+    age(61, "run_at")
+    run_due(concurrency=1)
+    assert (row(unknown).state, row(unknown).attempt, row(unknown).parks) == ("done", 1, 0)
+
+
+def test_each_worker_has_an_identity_of_its_own() -> None:
+    work = declare(lambda run, n: None)
+    first, second = work.enqueue(1), work.enqueue(2)
+    run_due(queues=QueueSelection(excluded=("x",)))
+    third = work.enqueue(3)
+    run_due()
+
+    assert row(first).claimed_by == row(second).claimed_by != row(third).claimed_by
+    assert len(row(third).claimed_by) == 32
