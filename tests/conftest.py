@@ -15,7 +15,7 @@ from pytest_django import DjangoDbBlocker
 
 from tests.processes import TIMEOUT, Processes, database_url
 
-pytest_plugins = ["tests.selection", "tests.declaring", "tests.working"]
+pytest_plugins = ["tests.selection", "tests.declaring", "tests.scratch_project", "tests.working"]
 
 database = pytest.StashKey[str]()
 

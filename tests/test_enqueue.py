@@ -195,7 +195,9 @@ def test_an_enqueue_is_one_statement_and_staging_takes_one_look_before(greet: Jo
         greet.enqueue("staged")
 
     assert [query["sql"].split()[:3] for query in direct.captured_queries] == [["INSERT", "INTO", "x_jobs"]]
-    assert [query["sql"].split()[0] for query in staged.captured_queries] == ["SELECT", "INSERT"]
+    # On SQLite a write that changes nothing comes first: a read that becomes a write could fail at once.
+    turn = ["UPDATE"] if connection.vendor == "sqlite" else []
+    assert [query["sql"].split()[0] for query in staged.captured_queries] == [*turn, "SELECT", "INSERT"]
 
 
 def test_async_callers_enqueue_as_sync_ones_do(greet: Job[..., None]) -> None:

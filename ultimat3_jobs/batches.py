@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ultimat3_jobs.records import EnqueueRequest
 
-ROWS = 2_500
+ROWS = 5_000
 BYTES = 16 * 1024 * 1024
 """Of encoded input. A batch travels as one parameter, which every database bounds at about a gigabyte."""
 

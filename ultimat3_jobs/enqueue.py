@@ -27,7 +27,7 @@ from ultimat3_jobs.errors import (
 )
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.logs import emit
-from ultimat3_jobs.outbox.stage import stage
+from ultimat3_jobs.outbox.stage import stage, take_turn
 from ultimat3_jobs.records import EnqueueRequest, Receipt
 from ultimat3_jobs.settings import get_settings
 
@@ -124,9 +124,14 @@ def submit(requests: Sequence[EnqueueRequest], *, on_conflict: OnConflict) -> li
     if not requests:
         return []
     alias = outbox_alias()
-    _require_tables(alias)
-    mode = get_settings().outbox.mode
     is_open = in_transaction(alias)
+    try:
+        if is_open:
+            take_turn(alias)
+    finally:
+        # Where the tables are missing, this says so, and what to do about it.
+        _require_tables(alias)
+    mode = get_settings().outbox.mode
     if mode == "required" and not is_open:
         raise OutboxNeedsTransaction(
             f'{requests[0].name} was enqueued outside a transaction and OUTBOX["MODE"] is "required"',

@@ -65,6 +65,20 @@ for number in range(count):
         note.enqueue(label=f"{writer}-{number}")
 """
 
+WRITE_DEFERRED = """
+import sys
+from django.db import connection, transaction
+from tests.app.models import Organization
+from tests.outbox.support import note
+
+del connection.settings_dict["OPTIONS"]["transaction_mode"]
+writer, count = sys.argv[1], int(sys.argv[2])
+for number in range(count):
+    with transaction.atomic():
+        note.enqueue(label=f"{writer}-{number}")
+        Organization.objects.create(name=f"{writer} {number}")
+"""
+
 STAGE_AT = """
 import sys
 from datetime import datetime
@@ -197,6 +211,18 @@ def test_workers_and_writers_on_one_database_lose_no_job(processes: Processes) -
     for child in (*workers, *writing):
         assert "locked" not in child.output()
         assert "failed" not in child.output()
+
+
+@pytest.mark.sqlite_only(reason="PostgreSQL has no transactions that begin without their locks")
+def test_an_enqueue_can_open_a_transaction_that_begins_without_the_write_lock(processes: Processes) -> None:
+    """Django's default on SQLite: nothing may be read before the first write, or writers beside fail it."""
+    writing = [processes.django(WRITE_DEFERRED, f"w{number}", "100") for number in range(3)]
+    for writer in writing:
+        assert writer.wait() == 0, writer.output()
+
+    assert relay_all() == 300
+    assert sorted(labels()) == sorted(f"w{number}-{one}" for number in range(3) for one in range(100))
+    assert Organization.objects.count() == 300
 
 
 @pytest.mark.parametrize(

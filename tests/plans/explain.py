@@ -24,7 +24,7 @@ class Plan:
 
     Attributes:
         nodes: of the plan's tree, the top one first.
-        text: the plan as people read it.
+        text: the plan, to be read by people.
     """
 
     nodes: list[dict[str, Any]]
@@ -87,12 +87,10 @@ def explain_analyze(opened: BaseDatabaseWrapper, case: Case, *, generic: bool = 
             cursor.execute("SET LOCAL plan_cache_mode = force_generic_plan")
             cursor.execute(f"PREPARE explained AS {numbered}")
             text = f"EXECUTE explained ({', '.join(f'%({name})s' for name in names)})"
-        try:
-            cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {text}", parameters)
-            (found,) = cursor.fetchone()
-        finally:
-            if generic:
-                cursor.execute("DEALLOCATE ALL")
+        cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {text}", parameters)
+        (found,) = cursor.fetchone()
+        if generic:
+            cursor.execute("DEALLOCATE explained")
     (explained,) = json.loads(found) if isinstance(found, str) else found
     return Plan(list(_tree(explained["Plan"])), json.dumps(explained, indent=1))
 

@@ -63,6 +63,11 @@ def test_ten_times_the_rows_take_no_more(backlog: Backlog, circumstance: str) ->
     assert grown == {}
 
 
+@pytest.mark.parametrize("circumstance", CIRCUMSTANCES)
+def test_the_claim_goes_on_behind_a_row_and_not_behind_its_time(backlog: Backlog, circumstance: str) -> None:
+    assert "(run_at,id)>(?,?)" in "\n".join(backlog.lines[circumstance, "claim ten"])
+
+
 def test_a_loop_with_nothing_to_do_takes_next_to_nothing(backlog: Backlog) -> None:
     idle = {case.name: backlog.work["idle", case.name] for case in loops()}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.app.models import Effect
 from tests.processes import wait_for
 
-# Renewals every 0.3 s; a sweep as often.
-SHORT = {"LEASE": "1s", "RENEWAL": "300ms", "POLL": "50ms"}
+# Sweeps come as often as renewals.
+SHORT = {"LEASE": "1500ms", "RENEWAL": "400ms", "POLL": "50ms"}
 
 
 def starts(label: str) -> list[tuple[int, int]]:

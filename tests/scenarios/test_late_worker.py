@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -13,17 +12,20 @@ from tests.app.jobs import once, waiting
 from tests.processes import Processes, wait_for
 from tests.scenarios.effects import SHORT, ends, let_go, starts, wait_for_starts
 from tests.working import age, history, row
+from ultimat3_jobs import EnqueueResult
 from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.models import Job as JobRow
-from ultimat3_jobs.records import Ack, QueueSelection
+from ultimat3_jobs.models import JobAttempt
+from ultimat3_jobs.records import Ack, Claim, Failure, Nack, QueueSelection
+from ultimat3_jobs.states import Stop
 
 pytestmark = pytest.mark.usefixtures("queue")
 
-LEASE = timedelta(seconds=30)
+FAILURE = Failure("shop.Error", "shop.jobs.ship", "c" * 64, "failed")
 
-# A worker's process that claims, is paused by its test, and then writes late with the token it was given.
+# A worker's process that claims, is left waiting by its test, and then writes late with the tokens it was given.
 LATE = """
-import json, sys
+import json
 from datetime import timedelta
 from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.records import Ack, Failure, Nack, QueueSelection
@@ -33,61 +35,58 @@ from tests.processes import wait_for
 
 driver = get_driver()
 failure = Failure("shop.LateError", "shop.jobs.late", "c" * 64, "late")
-(job,) = driver.claim(worker="late", limit=1, lease=timedelta(seconds=30), queues=QueueSelection())
-print("claimed", flush=True)
+jobs = driver.claim(worker="late", limit=4, lease=timedelta(seconds=30), queues=QueueSelection())
+print("claimed", len(jobs), flush=True)
 wait_for(lambda: Effect.objects.filter(detail="go").exists())
+claims = [job.claim for job in jobs]
 print(json.dumps({
-    "ack": driver.ack([Ack(job.claim, '"late"')]),
-    "retry": driver.nack([Nack.retry(job.claim, delay=timedelta(0), failure=failure)]),
-    "bury": driver.nack([Nack.bury(job.claim, stop=Stop.TERMINAL, failure=failure)]),
-    "park": driver.nack([Nack.park(job.claim, delay=timedelta(0), reason="late")]),
-    "hand back": driver.nack([Nack.hand_back(job.claim)]),
-    "heartbeat": driver.heartbeat([job.claim], lease=timedelta(hours=1)),
+    "ack": driver.ack([Ack(claim, '"late"') for claim in claims]),
+    "retry": driver.nack([Nack.retry(claim, delay=timedelta(0), failure=failure) for claim in claims]),
+    "bury": driver.nack([Nack.bury(claim, stop=Stop.TERMINAL, failure=failure) for claim in claims]),
+    "park": driver.nack([Nack.park(claim, delay=timedelta(0), reason="late") for claim in claims]),
+    "hand back": driver.nack([Nack.hand_back(claim) for claim in claims]),
+    "heartbeat": driver.heartbeat(claims, lease=timedelta(hours=1)),
 }), flush=True)
 """
-REFUSED = {
-    "ack": [False],
-    "retry": [False],
-    "bury": [False],
-    "park": [False],
-    "hand back": [False],
-    "heartbeat": ["lost"],
-}
 
 
-def values() -> dict[str, Any]:
-    """Return the one job's row, whole."""
-    return JobRow.objects.values().get()
-
-
-@pytest.mark.parametrize("then", ["swept", "claimed again", "done by another", "retried by hand"])
-def test_late_writes_with_the_token_of_an_earlier_claim_are_refused_and_change_nothing(
-    processes: Processes, then: str
-) -> None:
-    queued = once.enqueue("late")
-    late = processes.django(LATE)
-    late.wait_for_output("claimed")
-    assert row(queued).claimed_by == "late"
+def sweep() -> None:
+    """Let all leases lapse, and take the jobs from their workers."""
     age(60, "visible_at")
-    assert [swept.id for swept in get_driver().sweep(limit=10)] == [queued.id]
-    if then != "swept":
-        (again,) = get_driver().claim(worker="w2", limit=1, lease=LEASE, queues=QueueSelection())
-        assert again.claim.id == queued.id
-        if then == "done by another":
-            assert get_driver().ack([Ack(again.claim, '"by another"')]) == [True]
-        if then == "retried by hand":
-            age(60, "visible_at")
-            get_driver().sweep(limit=10)
-            assert row(queued).state == "dead"
-            get_driver().retry([queued.id])
-    before, kept = values(), len(history(queued))
+    get_driver().sweep(limit=10)
+
+
+def claim_of(queued: EnqueueResult) -> Claim:
+    """Claim the first ready job as a second worker."""
+    (one,) = get_driver().claim(worker="w2", limit=1, lease=timedelta(seconds=30), queues=QueueSelection())
+    assert one.claim.id == queued.id
+    return one.claim
+
+
+def test_late_writes_with_the_tokens_of_earlier_claims_are_refused_and_change_nothing(processes: Processes) -> None:
+    """Each job has moved on in another way: swept, claimed again, done by another, retried by hand."""
+    labels = ("retried by hand", "done by another", "claimed again", "swept")
+    queued = {label: once.enqueue(label) for label in labels}
+    late = processes.django(LATE)
+    late.wait_for_output("claimed 4")
+    sweep()
+    claims = {label: claim_of(queued[label]) for label in labels[:3]}
+    assert get_driver().ack([Ack(claims["done by another"], '"by another"')]) == [True]
+    assert get_driver().nack([Nack.bury(claims["retried by hand"], stop=Stop.TERMINAL, failure=FAILURE)]) == [True]
+    get_driver().retry([queued["retried by hand"].id])
+    states = [row(queued[label]).state for label in labels]
+    assert states == ["ready", "done", "running", "ready"]
+    before, kept = list(JobRow.objects.order_by("id").values()), JobAttempt.objects.count()
 
     let_go("late")
     assert late.wait() == 0
 
-    assert json.loads(late.output().splitlines()[-1]) == REFUSED
-    assert values() == before
-    assert len(history(queued)) == kept
+    assert json.loads(late.output().splitlines()[-1]) == {
+        **dict.fromkeys(("ack", "retry", "bury", "park", "hand back"), [False] * 4),
+        "heartbeat": ["lost"] * 4,
+    }
+    assert list(JobRow.objects.order_by("id").values()) == before
+    assert JobAttempt.objects.count() == kept
 
 
 @pytest.mark.parametrize("obedient", [False, True])
@@ -103,14 +102,14 @@ def test_a_worker_that_was_stopped_past_its_lease_and_continued_changes_no_row(
     assert wait_for_starts("slept", 2) == [(1, first.pid), (2, second.pid)]
     let_go("slept")
     wait_for(lambda: row(queued).state == "done", "the second worker has ended it")
-    before, kept = values(), len(history(queued))
+    before, kept = JobRow.objects.values().get(), len(history(queued))
 
     first.kill(signal.SIGCONT)
     first.wait_for_output("jobs.lease.lost")
     first.kill(signal.SIGTERM)
     assert first.wait() == 0
 
-    assert values() == before
+    assert JobRow.objects.values().get() == before
     assert len(history(queued)) == kept == 1
     assert before["claimed_by"] in second.output()
     assert (2, second.pid) in ends("slept")

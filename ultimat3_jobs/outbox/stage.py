@@ -8,9 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from django.db import connections
+
 from ultimat3_jobs.drivers.database import rows
 from ultimat3_jobs.records import EnqueueRequest
 from ultimat3_jobs.sql import run
+
+
+def take_turn(alias: str) -> None:
+    """On SQLite, take the write lock: a transaction that reads first fails at once where it comes to write."""
+    if connections[alias].vendor == "sqlite":
+        run(alias, "pending", {"limit": 0})
 
 
 def stage(alias: str, requests: Sequence[EnqueueRequest]) -> None:

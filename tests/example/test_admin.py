@@ -1,0 +1,34 @@
+"""What the scans wrote down can be looked at in the admin, and not be changed there."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+
+from example_project.catalogs.models import Catalog, Finding, Problem
+
+FINDING = "The kettle is on."
+
+
+@pytest.fixture
+def catalog(db: None) -> Catalog:
+    """A catalog with one finding."""
+    path = "django/conf/locale/eo/LC_MESSAGES/django.po"
+    made = Catalog.objects.create(path=path, group="core", language="eo", total=2, translated=1, untranslated=1)
+    Finding.objects.create(catalog=made, line=7, problem=Problem.UNTRANSLATED, message=FINDING)
+    return made
+
+
+def test_catalogs_and_findings_are_shown_and_found(admin_client: Client, catalog: Catalog) -> None:
+    for page in ("catalog/", "catalog/?q=conf&group=core", "finding/", "finding/?q=kettle&problem=untranslated"):
+        answer = admin_client.get(f"/admin/catalogs/{page}")
+        assert answer.status_code == 200
+        assert (catalog.path if page.startswith("catalog") else FINDING) in answer.content.decode()
+
+
+def test_they_cannot_be_changed(admin_client: Client, catalog: Catalog) -> None:
+    assert admin_client.get("/admin/catalogs/catalog/add/").status_code == 403
+    page = f"/admin/catalogs/catalog/{catalog.pk}/change/"
+    assert admin_client.get(page).status_code == 200
+    assert admin_client.post(page, {"path": "other"}).status_code == 403
+    assert admin_client.post(f"/admin/catalogs/catalog/{catalog.pk}/delete/", {"post": "yes"}).status_code == 403
