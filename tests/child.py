@@ -3,19 +3,21 @@
 
 It ties the child's life to the test run: `TEST_LIFELINE` is the descriptor of a pipe that the run keeps open,
 and once it closes, however the run ended, the child is killed. `TEST_CLOCK_OFFSET` (seconds, may be negative)
-sets the clock that Python code reads through `time` and `django.utils.timezone` off by that much; the
-database's clock, SQLite's too, stays right.
+sets the clock that Python code reads through `time`, `datetime` and `django.utils.timezone` off by that much;
+the database's clock, SQLite's too, stays right.
 """
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import runpy
 import signal
 import sys
 import threading
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 
 def main() -> None:
@@ -42,12 +44,16 @@ def _die_with_the_run(descriptor: int) -> None:
 
 
 def _shift_clock(offset: float) -> None:
-    from django.utils import timezone
-
-    real_time, real_time_ns, real_now = time.time, time.time_ns, timezone.now
+    by = timedelta(seconds=offset)
+    real_time, real_time_ns, real_now = time.time, time.time_ns, datetime.now
     time.time = lambda: real_time() + offset
     time.time_ns = lambda: real_time_ns() + int(offset * 1e9)
-    timezone.now = lambda: real_now() + timedelta(seconds=offset)
+    # A class of C takes no new attributes; its namespace does. `django.utils.timezone.now` asks it too.
+    namespace = gc.get_referents(datetime.__dict__)[0]
+    namespace["now"] = classmethod(lambda cls, tz=None: real_now(tz) + by)
+    namespace["utcnow"] = classmethod(lambda cls: real_now(UTC).replace(tzinfo=None) + by)
+    namespace["today"] = classmethod(lambda cls: real_now() + by)
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(datetime))
 
 
 if __name__ == "__main__":

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 from django.core.management import call_command
-from django.db import transaction
 
 from tests.app.models import Effect
-from tests.outbox.support import labels, note, outcomes
+from tests.outbox.support import labels, outcomes, stage
 from tests.processes import Processes, wait_for
 from ultimat3_jobs.models import Job, OutboxEntry
 
@@ -24,13 +23,6 @@ stop_after("enqueue", until=sys.argv[1])
 call_command("jobs_relay")
 """
 SELDOM = {"POLL": "1h", "OUTBOX": {"BATCH": 2}}
-
-
-def stage(*given: str) -> None:
-    """Stage a job for each label, in one transaction."""
-    with transaction.atomic():
-        for label in given:
-            note.enqueue(label=label)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -63,6 +63,7 @@ class InputCodec:
         self._hints = _hints(func, self._signature)
         self._json_only: set[str] = set()
         self._has_floats = False
+        self._has_remakers = False  # records that may change themselves when they are made
         for name in self.names:
             if name not in self._hints:
                 raise DeclarationInvalid(
@@ -90,7 +91,11 @@ class InputCodec:
             decoded = self._decoder.decode(sent)
         except msgspec.ValidationError as error:
             raise self._refuse(_where(error)) from None
-        text = msgspec.json.encode(msgspec.to_builtins(decoded, str_keys=True), order="sorted")
+        if self._has_remakers:
+            kept: Any = self._plain({name: getattr(decoded, name) for name in self.names}, limit=max_bytes)
+        else:
+            kept = msgspec.to_builtins(decoded, str_keys=True)
+        text = msgspec.json.encode(kept, order="sorted")
         if text != sent:
             self._refuse_dropped(plain, decoded)
         if self._has_floats:
@@ -118,12 +123,8 @@ class InputCodec:
         return {name: getattr(decoded, name) for name in self.names}
 
     def describe(self) -> dict[str, object]:
-        """Return the JSON schema of the input."""
-        try:
-            return msgspec.json.schema(self._type)
-        except TypeError:
-            hints = {name: {"description": inspect.formatannotation(hint)} for name, hint in self._hints.items()}
-            return {"type": "object", "properties": hints}
+        """Return the JSON schema of the input; it holds no default."""
+        return msgspec.json.schema(self._type)
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         for name in kwargs:
@@ -216,6 +217,8 @@ class InputCodec:
                     raise self._refuse_hint(name, "a record's field says which type comes back")
                 self._json_only.add(name)
             self._has_floats |= isinstance(part, _FLOATS)
+            if isinstance(part, _RECORDS):
+                self._has_remakers |= hasattr(typing.get_origin(part.cls) or part.cls, "__post_init__")
 
     def _refuse_hint(self, name: str, why: str) -> DeclarationInvalid:
         hint = self._hints[name]

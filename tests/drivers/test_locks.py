@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
 
 from tests.drivers.harness import DatabaseHarness
-from tests.processes import wait_for
+from tests.processes import TIMEOUT, wait_for
+from ultimat3_jobs.drivers.database import enqueue as database_enqueue
 from ultimat3_jobs.models import Job
 from ultimat3_jobs.records import Renewal, RetryVerdict
+from ultimat3_jobs.sql import run
 from ultimat3_jobs.testing.conformance.fences import ack, bury, retry
 from ultimat3_jobs.testing.conformance.harness import HOUR, LEASE, MARGIN, keys
 
@@ -84,6 +88,20 @@ def settle(write: Callable[..., object]) -> Callable[[DatabaseHarness, str], obj
     return of_keys
 
 
+def meet_at(monkeypatch: pytest.MonkeyPatch, statement: str) -> None:
+    """Let two enqueues begin `statement` at once: neither waits for the other before."""
+    both = threading.Barrier(2, timeout=TIMEOUT)
+    there: set[int] = set()
+
+    def meeting(alias: str, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        if name == statement and threading.get_ident() not in there:
+            there.add(threading.get_ident())
+            both.wait()
+        return run(alias, name, parameters)
+
+    monkeypatch.setattr(database_enqueue, "run", meeting)
+
+
 def meet_in_the_middle(harness: DatabaseHarness, work: Callable[[DatabaseHarness, str], object]) -> None:
     """Do `work` twice in opposite orders, both once the row in the middle is locked; release it when both wait."""
 
@@ -95,7 +113,7 @@ def meet_in_the_middle(harness: DatabaseHarness, work: Callable[[DatabaseHarness
 
     with harness.transaction():
         lock("c")
-        answers = [harness.meanwhile(lambda names=names: read_by_id(names)) for names in ("abcde", "edcba")]
+        answers = [harness.begun(lambda names=names: read_by_id(names)) for names in ("abcde", "edcba")]
         wait_for(lambda: harness.waiting() == 2, "both wait, for the locked row or for one another")
     for answer in answers:
         answer()  # a deadlock is raised here
@@ -110,16 +128,18 @@ def test_settlements_lock_in_one_order(harness: DatabaseHarness, write: Callable
 
 
 @rows_are_locked
-def test_requests_to_run_again_lock_in_one_order(harness: DatabaseHarness) -> None:
+def test_requests_to_run_again_lock_in_one_order(harness: DatabaseHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     harness.running(*"abcde")
+    meet_at(monkeypatch, "ask_again")
 
     meet_in_the_middle(harness, lambda harness, names: enqueue(harness, names, while_running="again"))
 
 
 @rows_are_locked
-def test_expired_keys_are_let_go_in_one_order(harness: DatabaseHarness) -> None:
+def test_expired_keys_are_let_go_in_one_order(harness: DatabaseHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     ack(harness, harness.running(*"abcde", dedupe_for=HOUR))
     harness.advance(HOUR + MARGIN)
+    meet_at(monkeypatch, "release_keys")
 
     meet_in_the_middle(harness, enqueue)
 

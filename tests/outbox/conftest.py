@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 import pytest
 from django.db import connections
+from django.test.utils import override_settings
 from pytest_django import DjangoDbBlocker
 
 from tests.app.models import Effect, Organization
@@ -46,3 +47,10 @@ def background(outbox: None) -> Iterator[Background]:
             return pool.submit(body)
 
         yield start
+
+
+@pytest.fixture
+def two_a_move() -> Iterator[None]:
+    """A relay that moves two rows at a time."""
+    with override_settings(ULTIMAT3_JOBS={"OUTBOX": {"BATCH": 2}}):
+        yield

@@ -7,8 +7,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from django.db import connection, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -17,6 +19,7 @@ from django.db.backends.signals import connection_created
 from tests.app.models import Effect
 from tests.processes import INTERVAL, TIMEOUT, wait_for
 from ultimat3_jobs import NO_TENANT, Run, job
+from ultimat3_jobs import Job as Handle
 from ultimat3_jobs.models import Job, OutboxEntry
 from ultimat3_jobs.sql import statement
 
@@ -54,9 +57,15 @@ def taken_back(**options: Any) -> Iterator[None]:
         raise TakenBackError
 
 
-def jobs() -> dict[str, str]:
+def stage(*given: str, handle: Handle[..., None] = note, **inputs: str) -> list[UUID]:
+    """Stage a job for each label, in one transaction; return their ids."""
+    with transaction.atomic():
+        return [handle.enqueue(label=label, **inputs).id for label in given]
+
+
+def jobs() -> dict[UUID, str]:
     """Return the label of every queued job by its id."""
-    return {str(job_id): data["label"] for job_id, data in Job.objects.values_list("id", "input")}
+    return {job_id: data["label"] for job_id, data in Job.objects.values_list("id", "input")}
 
 
 def labels() -> list[str]:
@@ -73,6 +82,15 @@ def moved_in_order() -> list[str]:
     """Return the labels in the order in which relays moved them; those of one move in the order of staging."""
     entries = OutboxEntry.objects.exclude(published_at=None).order_by("published_at", "staged_at", "id")
     return [row["label"] for row in entries.values_list("input", flat=True)]
+
+
+def database_now() -> datetime:
+    """Return what time it is for the database."""
+    now = {"postgresql": "clock_timestamp() AT TIME ZONE 'UTC'", "sqlite": "strftime('%Y-%m-%d %H:%M:%f', 'now')"}
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {now[connection.vendor]}")
+        value = cursor.fetchone()[0]
+    return (value if isinstance(value, datetime) else datetime.fromisoformat(value)).replace(tzinfo=UTC)
 
 
 def count(table: str, on: BaseDatabaseWrapper) -> int:

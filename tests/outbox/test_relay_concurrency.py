@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
@@ -17,36 +16,15 @@ from django.test.utils import override_settings
 
 from tests.app.models import Organization
 from tests.outbox.conftest import Background
-from tests.outbox.support import Pause, jobs, labels, moved_in_order, note, outcomes, wait_until_blocked
-from tests.processes import TIMEOUT, wait_for
-from ultimat3_jobs.loops import BackgroundLoop
-from ultimat3_jobs.models import Job, OutboxEntry
+from tests.outbox.support import Pause, jobs, labels, moved_in_order, note, outcomes, stage, wait_until_blocked
+from tests.processes import TIMEOUT
+from ultimat3_jobs.models import OutboxEntry
 from ultimat3_jobs.outbox.relay import relay_all, relay_once
 from ultimat3_jobs.sql import statement
 
 pytestmark = pytest.mark.usefixtures("outbox")
 one_writer = "SQLite runs one transaction that writes at a time"
 STATEMENTS_OF_A_MOVE = ("pending", "enqueue", "mark")
-
-
-@pytest.fixture
-def two_a_move() -> Iterator[None]:
-    """A relay that moves two rows at a time."""
-    with override_settings(ULTIMAT3_JOBS={"OUTBOX": {"BATCH": 2}}):
-        yield
-
-
-@pytest.fixture
-def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loops that try again soon."""
-    monkeypatch.setattr("ultimat3_jobs.loops.FIRST_BACKOFF", 0.01)
-    monkeypatch.setattr("ultimat3_jobs.loops.LONGEST_BACKOFF", 0.05)
-
-
-def stage(*given: str) -> list[UUID]:
-    """Stage a job for each label, in one transaction."""
-    with transaction.atomic():
-        return [note.enqueue(label=label).id for label in given]
 
 
 def relay_and_stop_after(pause: Pause) -> int:
@@ -194,7 +172,7 @@ def test_the_relay_waits_for_a_transaction_that_holds_a_key(background: Backgrou
 
     assert moving.result(TIMEOUT) == 1
     winner = holding.result(TIMEOUT) if commits else staged
-    assert jobs() == {str(winner): "k"}
+    assert jobs() == {winner: "k"}
     entry = OutboxEntry.objects.get()
     assert (entry.outcome, entry.job_id) == ("deduped" if commits else "published", winner)
 
@@ -267,7 +245,7 @@ def test_what_many_callers_stage_at_once_arrives_exactly_once(background: Backgr
 
     assert sorted(labels()) == sorted(set(kept))
     assert OutboxEntry.objects.count() == len(kept)
-    by_label = {label: UUID(job_id) for job_id, label in jobs().items()}
+    by_label = {label: job_id for job_id, label in jobs().items()}
     for entry in OutboxEntry.objects.all():
         assert entry.job_id == by_label[entry.input["label"]]
         assert entry.outcome == ("published" if entry.job_id == entry.id else "deduped")
@@ -315,137 +293,3 @@ def test_a_stricter_isolation_costs_retries_and_no_work(background: Background, 
     assert labels() == [f"{number:02}" for number in range(20)]
     assert moved_in_order() == labels()
     assert set(outcomes().values()) == {"published"}
-
-
-def run_loop(first_pass: Callable[[], object]) -> BackgroundLoop:
-    """Start the relay's loop with an addition to its first pass."""
-    todo = [first_pass]
-
-    def step() -> bool:
-        if todo:
-            todo.pop()()
-        return relay_once() > 100
-
-    loop = BackgroundLoop("relay", interval=0.01, step=step)
-    loop.start()
-    return loop
-
-
-def failures(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """Return what loops logged of passes that failed."""
-    return [record for record in caplog.records if getattr(record, "event", "") == "jobs.loop.failed"]
-
-
-@pytest.mark.usefixtures("short_backoff")
-@pytest.mark.postgresql_only(reason="SQLite has no sessions that could end")
-@pytest.mark.parametrize("name", STATEMENTS_OF_A_MOVE)
-def test_a_pass_whose_connection_ends_is_logged_and_the_next_one_moves_its_rows(
-    caplog: pytest.LogCaptureFixture, name: str
-) -> None:
-    pause = Pause(name)
-    sessions: list[int] = []
-
-    def stop_on_the_way() -> None:
-        connection.ensure_connection()
-        sessions.append(connection.connection.info.backend_pid)
-        pause.__enter__()
-
-    stage("a", "b")
-    loop = run_loop(stop_on_the_way)
-    pause.wait()
-    assert outcomes() == {"a": None, "b": None}
-    terminate(sessions[0])
-    pause.go_on()
-
-    wait_for(lambda: outcomes() == {"a": "published", "b": "published"}, "the loop goes on")
-    loop.stop(TIMEOUT)
-    assert labels() == ["a", "b"]
-    assert [record.levelno for record in failures(caplog)] == [logging.ERROR]
-    assert "note:" not in caplog.text
-
-
-@pytest.mark.usefixtures("short_backoff")
-@pytest.mark.postgresql_only(reason="SQLite has no sessions that could end")
-def test_a_connection_that_ends_between_two_passes_is_replaced(caplog: pytest.LogCaptureFixture) -> None:
-    sessions: list[int] = []
-
-    def note_session() -> None:
-        connection.ensure_connection()
-        sessions.append(connection.connection.info.backend_pid)
-
-    loop = run_loop(note_session)
-    wait_for(lambda: sessions, "the first pass")
-    terminate(sessions[0])
-    wait_for(lambda: failures(caplog), "a pass on the connection that ended")
-    stage("a")
-    wait_for(lambda: outcomes() == {"a": "published"}, "the loop goes on")
-    loop.stop(TIMEOUT)
-
-    assert len(failures(caplog)) == 1
-
-
-@pytest.mark.usefixtures("short_backoff")
-def test_a_table_that_stays_locked_is_logged_and_waited_out(caplog: pytest.LogCaptureFixture) -> None:
-    def wait_briefly_for_locks() -> None:
-        with connection.cursor() as cursor:
-            short = {"postgresql": "SET lock_timeout = 20", "sqlite": "PRAGMA busy_timeout = 20"}
-            cursor.execute(short[connection.vendor])
-
-    stage("a")
-    with transaction.atomic(), connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            cursor.execute("LOCK TABLE x_outbox IN EXCLUSIVE MODE")
-        loop = run_loop(wait_briefly_for_locks)
-        wait_for(lambda: failures(caplog), "a pass that met the lock")
-    wait_for(lambda: outcomes() == {"a": "published"}, "the loop goes on")
-    loop.stop(TIMEOUT)
-
-    assert labels() == ["a"]
-    (first, *_) = failures(caplog)
-    assert first.exc_info
-    assert first.levelno == logging.ERROR
-
-
-@pytest.mark.usefixtures("short_backoff")
-def test_a_row_that_cannot_be_queued_is_logged_by_the_loop_until_it_is_mended(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    (obstacle,) = stage("a")
-    relay_all()
-    Job.objects.update(idempotency_key="another")
-    OutboxEntry.objects.update(outcome=None, job_id=None, published_at=None)
-    stage("b")
-    loop = run_loop(lambda: None)
-    wait_for(lambda: len(failures(caplog)) >= 2, "two passes that failed")
-    assert outcomes() == {"a": None, "b": None}
-    assert "IntegrityError" in failures(caplog)[0].getMessage()
-    Job.objects.filter(id=obstacle).delete()
-
-    wait_for(lambda: outcomes() == {"a": "published", "b": "published"}, "the loop goes on")
-    loop.stop(TIMEOUT)
-    assert labels() == ["a", "b"]
-
-
-def test_stopping_waits_for_the_move_on_its_way(background: Background) -> None:
-    pause = Pause("enqueue")
-    stage("a", "b")
-    loop = run_loop(pause.__enter__)
-    pause.wait()
-    stopping = background(lambda: loop.stop(TIMEOUT))
-    wait_for(lambda: loop._stopping, "the loop is told to stop")
-    assert not stopping.done()
-    pause.go_on()
-    stopping.result(TIMEOUT)
-
-    assert outcomes() == {"a": "published", "b": "published"}
-
-
-def terminate(session: int) -> None:
-    """End a session of the server, and wait until it is gone."""
-
-    def gone() -> bool:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid = %s", [session])
-            return cursor.fetchone()[0] == 0
-
-    wait_for(gone, "the session has ended")

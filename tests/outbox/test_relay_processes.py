@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import signal
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
-from django.db import connection, transaction
 
 from tests.app.models import Effect, Organization
 from tests.outbox.conftest import Background
-from tests.outbox.support import jobs, labels, moved_in_order, note, outcomes
+from tests.outbox.support import database_now, jobs, labels, moved_in_order, note, outcomes, stage
 from tests.processes import TIMEOUT, Processes, wait_for
 from ultimat3_jobs.models import Job, OutboxEntry
 from ultimat3_jobs.outbox.relay import relay_all
@@ -23,19 +23,22 @@ STAGE_AND_DIE = """
 import os, signal, sys
 from django.db import transaction
 from tests.app.models import Organization
-from tests.outbox.support import note
+from tests.outbox.support import note, stage
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
 
 with transaction.atomic():
+    transaction.on_commit(die)  # before anything that another hook could do
     Organization.objects.create(name="acme")
     note.enqueue(label="acme")
     if sys.argv[1] == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
-os.kill(os.getpid(), signal.SIGKILL)
+        die()
 """
 
 RELAY_AND_STOP = """
 import sys
-from tests.outbox.support import stop, stop_after
+from tests.outbox.support import stop, stop_after, stage
 from ultimat3_jobs.outbox.relay import relay_once
 
 if sys.argv[1] != "move":
@@ -55,7 +58,7 @@ WRITE = """
 import sys
 from django.db import transaction
 from tests.app.models import Organization
-from tests.outbox.support import note
+from tests.outbox.support import note, stage
 
 writer, count = sys.argv[1], int(sys.argv[2])
 for number in range(count):
@@ -69,7 +72,7 @@ WRITE_DEFERRED = """
 import sys
 from django.db import connection, transaction
 from tests.app.models import Organization
-from tests.outbox.support import note
+from tests.outbox.support import note, stage
 
 del connection.settings_dict["OPTIONS"]["transaction_mode"]
 writer, count = sys.argv[1], int(sys.argv[2])
@@ -83,7 +86,7 @@ STAGE_AT = """
 import sys
 from datetime import datetime
 from django.db import connection, transaction
-from tests.outbox.support import note
+from tests.outbox.support import note, stage
 
 connection.settings_dict["TIME_ZONE"] = sys.argv[1] or None
 with transaction.atomic():
@@ -101,21 +104,6 @@ from ultimat3_jobs.outbox.relay import relay_all
 connection.settings_dict["TIME_ZONE"] = sys.argv[1] or None
 assert relay_all() == 4
 """
-
-
-def stage(*given: str) -> list[str]:
-    """Stage a job for each label, in one transaction; return their ids."""
-    with transaction.atomic():
-        return [str(note.enqueue(label=label).id) for label in given]
-
-
-def database_now() -> datetime:
-    """Return what time it is for the database."""
-    now = {"postgresql": "clock_timestamp() AT TIME ZONE 'UTC'", "sqlite": "strftime('%Y-%m-%d %H:%M:%f', 'now')"}
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {now[connection.vendor]}")
-        value = cursor.fetchone()[0]
-    return (value if isinstance(value, datetime) else datetime.fromisoformat(value)).replace(tzinfo=UTC)
 
 
 def test_work_of_a_process_killed_before_its_commit_never_existed(processes: Processes) -> None:
@@ -177,7 +165,7 @@ def test_two_relays_beside_callers_move_everything_once(processes: Processes, ba
     for relay in relays:
         relay.wait_for_output("jobs.relay.started")
 
-    def call(caller: int) -> list[str]:
+    def call(caller: int) -> list[UUID]:
         return [one for number in range(40) for one in stage(f"{caller}-{number}", f"{caller}-{number}-b")]
 
     calling = [background(lambda caller=caller: call(caller)) for caller in range(3)]  # type: ignore[misc]

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext, override_settings
 
 from tests.app.models import Organization
 from tests.outbox.conftest import Background
-from tests.outbox.support import again, count, daily, jobs, labels, note, outcomes, taken_back
+from tests.outbox.support import again, count, daily, database_now, jobs, labels, note, outcomes, taken_back
 from tests.processes import TIMEOUT
 from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.errors import DuplicateJob, KeyReused
@@ -58,7 +58,7 @@ def test_work_commits_with_the_row_that_caused_it(other: BaseDatabaseWrapper) ->
     assert (count("app_organization", other), count("x_outbox", other)) == (1, 1)
     assert count("x_jobs", other) == 0
     assert relay_all() == 1
-    assert jobs() == {str(result.id): "acme"}
+    assert jobs() == {result.id: "acme"}
 
 
 def test_a_transaction_that_rolls_back_leaves_no_trace() -> None:
@@ -180,12 +180,19 @@ def test_a_staged_row_holds_all_that_the_job_needs() -> None:
     assert (other.queue, other.priority, other.enqueued_by) == ("slow", 7, "")
 
 
-def test_a_delay_begins_with_the_staging() -> None:
+def test_time_counts_from_the_staging_and_not_from_the_begin_of_the_transaction() -> None:
     with transaction.atomic():
-        result = note.using(run_after="1h").enqueue(label="a")
+        Organization.objects.create(name="acme")
+        before = database_now()
+        note.using(run_after="1h").enqueue(label="delayed")
+        note.enqueue(label="now")
+        after = database_now()
 
-    row = OutboxEntry.objects.get(id=result.id)
-    assert abs(row.run_at - row.staged_at - timedelta(hours=1)) < timedelta(seconds=1)
+    moments = {row.input["label"]: (row.run_at, row.staged_at) for row in OutboxEntry.objects.all()}
+    for label, delay in (("delayed", timedelta(hours=1)), ("now", timedelta(0))):
+        due, staged = moments[label]
+        assert before <= staged <= after
+        assert before + delay <= due <= after + delay
 
 
 @pytest.mark.parametrize("year", [1, 13, 999, 9999])
@@ -248,7 +255,7 @@ def test_staging_does_not_wait_for_a_key_that_an_open_transaction_holds(backgrou
 
     assert relay_all() == 3
     winner = holder if commits else result.id
-    assert jobs()[str(winner)] == "k"
+    assert jobs()[winner] == "k"
     assert sorted(labels()) == ["k", "other"]
     joined = OutboxEntry.objects.filter(outcome="deduped").values_list("job_id", flat=True)
     assert set(joined) == {winner}
@@ -291,7 +298,7 @@ def test_one_key_staged_by_two_transactions_is_one_job(first_commits: bool) -> N
 
     relay_all()
     winner = first if first_commits else second
-    assert jobs() == {str(winner.id): "k"}
+    assert jobs() == {winner.id: "k"}
     assert set(OutboxEntry.objects.values_list("job_id", flat=True)) == {winner.id}
 
 

@@ -87,7 +87,7 @@ def test_a_second_signal_ends_the_worker_at_once(processes: Processes) -> None:
 
 
 def test_sigterm_in_the_middle_of_claims_loses_nothing(processes: Processes) -> None:
-    once.enqueue_many([{"label": f"job {n}"} for n in range(300)])
+    once.enqueue_many([{"label": f"job {n}"} for n in range(200)])
     for _ in range(2):
         worker = processes.manage("jobs_worker", env={"TEST_LOG_LEVEL": "INFO"})
         before = states().get("done", 0)
@@ -98,14 +98,5 @@ def test_sigterm_in_the_middle_of_claims_loses_nothing(processes: Processes) -> 
         assert set(states()) <= {"done", "ready"}
 
     processes.run("jobs_worker", "--burst", env={"TEST_LOG_LEVEL": "INFO"})
-    assert states() == {"done": 300}
-    assert all(len(starts(f"job {n}")) == 1 for n in range(300))
-
-
-def test_an_idle_worker_ends_at_once(processes: Processes) -> None:
-    worker = processes.manage("jobs_worker", jobs={"POLL": "1h", "LEASE": "1h", "RENEWAL": "1m"})
-    worker.wait_for_output("jobs.worker.started")
-
-    worker.kill(signal.SIGTERM)
-
-    assert worker.wait() == 0
+    assert states() == {"done": 200}
+    assert all(len(starts(f"job {n}")) == 1 for n in range(200))

@@ -36,15 +36,16 @@ class Command(BaseCommand):
 
 
 def _refusal(job_id: UUID, verdict: RetryVerdict) -> JobsError:
+    again = f"python manage.py jobs retry {job_id}"
     if verdict is RetryVerdict.NOT_FOUND:
         return UnknownJob(f"there is no job {job_id}", fix="look the id up in the admin, under Background jobs")
     if verdict is RetryVerdict.KEY_HELD:
         return NotRetryable(
             f"job {job_id} gave up its key when it died, and another job has taken it since",
-            fix="let the job that holds the key end, then retry",
+            fix=f"{again}  # once the job that holds the key has ended",
         )
     job = Job.objects.get(pk=job_id)
     return NotRetryable(
         f"job {job_id} is {job.state}; only dead and failed jobs can be retried",
-        fix=f"enqueue {job.name} again" if job.state in ("done", "cancelled") else "let it end",
+        fix=f"enqueue {job.name} again" if job.state in ("done", "cancelled") else f"{again}  # once it is dead",
     )

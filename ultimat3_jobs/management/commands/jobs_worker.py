@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
+import itertools
 import logging
 import os
 import signal
 import sys
+import threading
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -13,6 +16,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from ultimat3_jobs.records import QueueSelection
 from ultimat3_jobs.worker.drain import Ending
 from ultimat3_jobs.worker.loop import Worker, WorkerOptions
+
+LAST_SECONDS = 2.0
+"""What a worker that got a second signal has before its process ends."""
 
 
 class Command(BaseCommand):
@@ -22,15 +28,15 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--queues", type=_names, default=(), help="serve only these queues: a,b")
-        parser.add_argument("--exclude-queues", type=_names, default=(), help="serve all queues but these: c,d")
-        parser.add_argument("--concurrency", type=_positive, help="jobs at once (default: the CONCURRENCY setting)")
+        parser.add_argument("--queues", type=_queue_names, default=(), help="serve only these queues: a,b")
+        parser.add_argument("--exclude-queues", type=_queue_names, default=(), help="serve all queues but these: c,d")
+        parser.add_argument("--concurrency", type=_count, help="jobs at once (default: the CONCURRENCY setting)")
         parser.add_argument("--no-relay", action="store_true", help="do not relay the outbox")
         parser.add_argument("--burst", action="store_true", help="run what is due, then exit")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if set(options["queues"]) & set(options["exclude_queues"]):
-            raise CommandError("--queues and --exclude-queues name the same queue")
+        if both := sorted({*options["queues"]} & {*options["exclude_queues"]}):
+            raise CommandError(f"--queues and --exclude-queues both name {', '.join(both)}")
         worker = Worker(
             WorkerOptions(
                 queues=QueueSelection(options["queues"], options["exclude_queues"]),
@@ -39,9 +45,23 @@ class Command(BaseCommand):
                 burst=options["burst"],
             )
         )
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: worker.stop())
-        ending = worker.run()
+        signals = itertools.count(1)
+
+        def stop(*_: object) -> None:
+            worker.stop()
+            if next(signals) > 1:
+                # The main thread may hang in the database: the process ends all the same.
+                watchdog = threading.Timer(LAST_SECONDS, os._exit, [Ending.AT_ONCE])
+                watchdog.daemon = True
+                watchdog.start()
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            ending = worker.run()
+        finally:
+            # Called from other code, a burst must leave Ctrl-C as it was.
+            for number, handler in before.items():
+                signal.signal(number, handler)
         if ending is not Ending.DRAINED:
             # Bodies still run in threads that nothing can end; their writes are refused, and the process goes.
             logging.shutdown()
@@ -50,12 +70,15 @@ class Command(BaseCommand):
             os._exit(ending)
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+def _queue_names(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        # Not "all": an empty variable in a deploy would then serve every queue, or leave none out.
+        raise argparse.ArgumentTypeError("name at least one queue, such as a,b; leave the option out for all")
+    return names
 
 
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ValueError
-    return value
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+    return int(text)

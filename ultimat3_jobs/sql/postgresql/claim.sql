@@ -1,5 +1,5 @@
--- Takes at most :limit due jobs of the served queues, in the order (priority, run_at, id), each under a token of its own.
--- The queues are merged row by row, so that no row is read or locked that is not taken, however many queues there are.
+-- Takes at most :limit due jobs of the served queues, in the order (priority, run_at, id), each under its own token.
+-- The queues are merged row by row: only rows that are taken are locked, and beside them one of each queue is read.
 WITH RECURSIVE queues AS (
     -- Each queue with its first row.
     (
@@ -21,7 +21,7 @@ WITH RECURSIVE queues AS (
     ) AS following
 ),
 heads AS (
-    -- Each step holds the first row of every served queue that no step before has passed. The next step passes the best.
+    -- Each step holds, of every served queue, the first row that no step has passed. The next step passes the best.
     SELECT row_number() OVER (ORDER BY priority DESC, run_at, id) AS place, queue, priority, run_at, id
     FROM queues
     WHERE (CAST(:only AS jsonb) = '[]' OR queue IN (SELECT jsonb_array_elements_text(CAST(:only AS jsonb))))

@@ -1,6 +1,6 @@
 -- Records what the relay made of outbox rows.
--- Rows are reached by id: `coalesce` hides the column from the planner, which would otherwise read the whole of a partial
--- index that its statistics take for empty.
+-- Rows are reached by id: `coalesce` hides the column from the planner, which would otherwise read the whole of a
+-- partial index that its statistics take for empty.
 UPDATE x_outbox AS o
 SET outcome = r.outcome,
     job_id = r.job_id,

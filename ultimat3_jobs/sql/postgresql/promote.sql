@@ -1,5 +1,5 @@
--- Makes ready at most :limit delayed and suspended jobs whose time has come. The queue with the longest wait goes first,
--- so that one which always has more than :limit does not hold up the others.
+-- Makes ready at most :limit delayed and suspended jobs whose time has come. The queue with the longest wait goes
+-- first, so that one which always has more than :limit does not hold up the others.
 WITH RECURSIVE queues AS (
     -- Each queue with the first time at which something in it is due.
     (

@@ -1,4 +1,4 @@
--- Takes at most :limit due jobs of the served queues, in the order (priority, run_at, id), each under a token of its own.
+-- Takes at most :limit due jobs of the served queues, in the order (priority, run_at, id), each under its own token.
 WITH RECURSIVE queues (queue, priority, run_at, id) AS (
     -- Each queue with its first row.
     SELECT * FROM (
@@ -28,7 +28,7 @@ chosen (queue, priority, run_at, id) AS (
     WHERE (json_array_length(:only) = 0 OR queue IN (SELECT o.value FROM json_each(:only) AS o))
         AND queue NOT IN (SELECT e.value FROM json_each(:excluded) AS e)
     UNION ALL
-    -- The plus signs: between two columns of text SQLite would search the index by run_at alone, and read all its equals.
+    -- The plus signs: between two columns of text SQLite would search the index by run_at alone and read all its equals.
     SELECT behind.queue, behind.priority, behind.run_at, behind.id
     FROM chosen AS c
     CROSS JOIN x_jobs AS behind

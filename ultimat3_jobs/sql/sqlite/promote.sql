@@ -1,5 +1,5 @@
--- Makes ready at most :limit delayed and suspended jobs whose time has come. The queue with the longest wait goes first,
--- so that one which always has more than :limit does not hold up the others.
+-- Makes ready at most :limit delayed and suspended jobs whose time has come. The queue with the longest wait goes
+-- first, so that one which always has more than :limit does not hold up the others.
 WITH RECURSIVE queues (queue) AS (
     SELECT min(queue) FROM x_jobs WHERE state IN ('delayed', 'suspended')
     UNION ALL

@@ -174,10 +174,27 @@ class Harness(ABC):
         return [answers[position] for position in range(len(callables))]
 
     def meanwhile(self, work: Callable[[], Answer]) -> Callable[[], Answer]:
-        """Begin `work` in another thread, and return once it waits for the caller's transaction or may do so.
+        """Begin `work` in another thread, and return once it has ended or waits for the caller's transaction.
 
         What is returned waits for its answer: call it after the transaction.
         """
+        ended = threading.Event()
+
+        def watched() -> Answer:
+            try:
+                return work()
+            finally:
+                ended.set()
+
+        answer = self.begun(watched)
+        deadline = time.monotonic() + PATIENCE
+        while not ended.is_set() and not self.waits():
+            assert time.monotonic() < deadline, "the other thread neither ends nor waits"
+            time.sleep(0.01)
+        return answer
+
+    def begun(self, work: Callable[[], Answer]) -> Callable[[], Answer]:
+        """Begin `work` in another thread; what is returned waits for its answer."""
         started = threading.Event()
         answers: list[Answer] = []
         errors: list[BaseException] = []
@@ -194,10 +211,6 @@ class Harness(ABC):
         thread = threading.Thread(target=body, daemon=True)
         thread.start()
         assert started.wait(PATIENCE)
-        deadline = time.monotonic() + PATIENCE
-        while thread.is_alive() and not self.waits():
-            assert time.monotonic() < deadline, "the other thread neither ends nor waits"
-            time.sleep(0.01)
 
         def answer() -> Answer:
             thread.join(PATIENCE)
