@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,9 +23,14 @@ database = pytest.StashKey[str]()
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Give SQLite's test database a file of its own, which threads and child processes can open too."""
+    """Give SQLite's test database a file of its own, which threads and child processes can open too.
+
+    `TEST_SQLITE_FILE` names a file that runs with `--reuse-db` share.
+    """
     if connection.vendor == "sqlite":
-        connection.settings_dict["TEST"]["NAME"] = str(tmp_path_factory.mktemp("database") / "test.sqlite3")
+        named = os.environ.get("TEST_SQLITE_FILE")
+        file = Path(named) if named else tmp_path_factory.mktemp("database") / "test.sqlite3"
+        connection.settings_dict["TEST"]["NAME"] = str(file)
 
 
 @pytest.fixture(scope="session")
@@ -38,15 +44,16 @@ def django_db_setup(
 
     The plugin's own fixture makes none where no test has its marker, and a test would then write to the real one.
     """
+    keep = bool(request.config.getoption("reuse_db"))
     with django_db_blocker.unblock():
-        made = setup_databases(verbosity=0, interactive=False, aliases=["default"])
+        made = setup_databases(verbosity=0, interactive=False, aliases=["default"], keepdb=keep)
         with connection.cursor() as cursor:
             statement = "SHOW server_version" if connection.vendor == "postgresql" else "SELECT sqlite_version()"
             cursor.execute(statement)
             request.config.stash[database] = f"{connection.display_name} {cursor.fetchone()[0]}"
     yield
     with django_db_blocker.unblock():
-        teardown_databases(made, verbosity=0)
+        teardown_databases(made, verbosity=0, keepdb=keep)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -15,6 +15,9 @@ from django.test import override_settings
 from ultimat3_jobs.durations import parse_duration
 
 
+pytestmark = pytest.mark.django_db  # other checks ask the database what it can do
+
+
 def ours(setting: Any) -> list[CheckMessage]:
     """Return what the checks of this app say of a setting, as `manage.py check` runs them."""
     with override_settings(ULTIMAT3_JOBS=setting):

@@ -151,6 +151,13 @@ class Renewal(StrEnum):
     LOST = "lost"  # another claim, a sweep or a settlement owns the row now
 
 
+class Lapse(msgspec.Struct, frozen=True):
+    """A running job whose lease had lapsed when it was looked at."""
+
+    id: UUID
+    visible_at: str  # when the lease ended, as the queue writes it
+
+
 class Swept(msgspec.Struct, frozen=True):
     """A job whose lease had lapsed, and where the sweep put it."""
 

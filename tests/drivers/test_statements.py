@@ -25,6 +25,7 @@ EXAMPLES: dict[str, Any] = {
     "only": "[]",
     "excluded": "[]",
     "limit": 10,
+    "seen": "[]",
     "cap": 10,
     "lease": 30.0,
     "worker": "worker",

@@ -7,6 +7,7 @@ guard or file holds one of them. The exit status is 0 where every mutation was c
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import shutil
@@ -14,16 +15,23 @@ import subprocess
 import sys
 import tempfile
 import threading
+from compileall import compile_dir
 from dataclasses import dataclass
 from pathlib import Path
+from py_compile import PycInvalidationMode
 
 from tests.embedded_postgres import embedded_postgres
-from tests.mutations.table import MUTATIONS, Mutation
+from tests.mutations.mutation import Mutation
+from tests.mutations.runner import TIMED_OUT
+from tests.mutations.table import MUTATIONS
 
 ROOT_DIRECTORY = Path(__file__).resolve().parent.parent.parent
 COPIED = ("ultimat3_jobs", "tests", "example_project", "pyproject.toml", "manage.py")
 SIDE_BY_SIDE = 2
-TIMEOUT = 180  # seconds for one test; a guard's absence may also show as a test that never ends
+TIMEOUT = 120  # seconds for one test; a guard's absence may also show as a test that never ends
+BASELINE_TIMEOUT = 900
+# Nobody reads how an assertion of a mutated run failed, and rewriting assertions takes longer than most tests.
+PYTEST_ARGUMENTS = ["-x", "-q", "--reuse-db", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:faker"]
 TESTS_FAILED = 1  # pytest's exit status; others say that nothing was tested
 
 
@@ -39,32 +47,54 @@ class Case:
 
 
 class Copy:
-    """A copy of the project in which one guard at a time is missing."""
+    """A copy of the project in which one guard at a time is missing, with databases of its own."""
 
     def __init__(self, folder: Path, url: str) -> None:
+        folder.mkdir()
         self._folder = folder
-        self._url = url
+        self._urls = {"sqlite": "sqlite://:memory:", "postgresql": url}
         for name in COPIED:
             source = ROOT_DIRECTORY / name
             if source.is_dir():
                 shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".demo*"))
             else:
                 shutil.copy(source, folder / name)
-
-    def test(self, vendor: str, *tests: str) -> tuple[int, str]:
-        """Run tests on one database; return pytest's exit status and output."""
-        url = "sqlite://:memory:" if vendor == "sqlite" else self._url
+        # Checked by content: what is mutated is compiled anew, the rest is not.
+        compile_dir(folder, quiet=1, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
         # The copy comes first on the path, before an installed or linked package.
-        environment = {**os.environ, "DATABASE_URL": url, "PYTHONPATH": str(self._folder)}
-        environment["PYTHONDONTWRITEBYTECODE"] = "1"
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--create-db", *tests]
-        try:
-            done = subprocess.run(
-                command, cwd=self._folder, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False
-            )
-        except subprocess.TimeoutExpired as stuck:
-            return TESTS_FAILED, f"did not end within {TIMEOUT} s\n{stuck.stdout!r}"
-        return done.returncode, done.stdout + done.stderr
+        environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        self._runner = subprocess.Popen(
+            [sys.executable, "-m", "tests.mutations.runner"],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def close(self) -> None:
+        """End the process that runs the tests."""
+        self._runner.communicate()
+
+    def test(self, vendor: str, *tests: str, timeout: float) -> tuple[int, str]:
+        """Run tests on one database; return pytest's exit status and output."""
+        log = self._folder / "log"
+        # The database is made once and used again: each test leaves it empty.
+        request = {
+            "arguments": [*PYTEST_ARGUMENTS, *tests],
+            "environment": {
+                "DATABASE_URL": self._urls[vendor],
+                "TEST_SQLITE_FILE": str(self._folder / "test.sqlite3"),
+            },
+            "log": str(log),
+            "timeout": timeout,
+        }
+        assert self._runner.stdin is not None
+        assert self._runner.stdout is not None
+        self._runner.stdin.write(json.dumps(request) + "\n")
+        self._runner.stdin.flush()
+        status = int(json.loads(self._runner.stdout.readline()))
+        return status, log.read_text(errors="replace")
 
     def try_mutation(self, case: Case) -> str | None:
         """Return None where the mutation was caught, otherwise what happened."""
@@ -75,10 +105,10 @@ class Copy:
             return f"the guard's text stands in {found} places, not {case.mutation.places}: {case.mutation.old!r}"
         path.write_text(text.replace(case.mutation.old, case.mutation.new))
         try:
-            status, output = self.test(case.vendor, case.mutation.test)
+            status, output = self.test(case.vendor, case.mutation.test, timeout=TIMEOUT)
         finally:
             path.write_text(text)
-        if status == TESTS_FAILED:
+        if status in (TESTS_FAILED, TIMED_OUT):
             return None
         what = "the test still passed" if status == 0 else f"pytest ended with {status}"
         return f"{what}: {case.mutation.test}\n{output[-3000:] if status else ''}"
@@ -92,19 +122,18 @@ def main(words: list[str]) -> int:
         print("no mutation is named so")
         return 2
     with tempfile.TemporaryDirectory(prefix="mutations-") as folder, embedded_postgres() as url:
-        copies = [Copy(_made(Path(folder) / str(number)), _own(url, number)) for number in range(SIDE_BY_SIDE)]
-        if not _baseline(copies, cases):
-            return 1
-        missed = _try_all(copies, cases)
+        copies = [Copy(Path(folder) / str(number), _own(url, number)) for number in range(SIDE_BY_SIDE)]
+        try:
+            if not _baseline(copies, cases):
+                return 1
+            missed = _try_all(copies, cases)
+        finally:
+            for copy in copies:
+                copy.close()
     for case, what in missed:
         print(f"\nNOT CAUGHT: {case}\n{what}")
     print(f"\n{len(cases) - len(missed)} passed, {len(missed)} failed")
     return 1 if missed else 0
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
 
 
 def _own(url: str, number: int) -> str:
@@ -119,7 +148,7 @@ def _baseline(copies: list[Copy], cases: list[Case]) -> bool:
     def run(copy: Copy, vendor: str) -> None:
         tests = sorted({case.mutation.test for case in cases if case.vendor == vendor})
         if tests:
-            results.append((vendor, *copy.test(vendor, *tests)))
+            results.append((vendor, *copy.test(vendor, *tests, timeout=BASELINE_TIMEOUT)))
 
     threads = [
         threading.Thread(target=run, args=(copy, vendor))

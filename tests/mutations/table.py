@@ -1,35 +1,8 @@
-"""The guards of the package, what takes each away, and the test that must then fail."""
+"""All guards of the package, by the part that has them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tests.mutations import driver, enqueuing, outbox
+from tests.mutations.mutation import Mutation
 
-BOTH = ("sqlite", "postgresql")
-POSTGRESQL = ("postgresql",)
-SQLITE = ("sqlite",)
-
-
-@dataclass(frozen=True)
-class Mutation:
-    """One guard taken away.
-
-    Attributes:
-        guard: what the guard is for.
-        file: where it stands, from the project's root.
-        old: its text.
-        new: what stands there instead.
-        test: the node id of the test named for it.
-        vendors: the databases on which that test must fail.
-        places: how often the text stands in the file; all are replaced.
-    """
-
-    guard: str
-    file: str
-    old: str
-    new: str
-    test: str
-    vendors: tuple[str, ...] = BOTH
-    places: int = 1
-
-
-MUTATIONS: tuple[Mutation, ...] = ()
+MUTATIONS: tuple[Mutation, ...] = (*driver.MUTATIONS, *enqueuing.MUTATIONS, *outbox.MUTATIONS)

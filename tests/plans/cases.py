@@ -62,7 +62,7 @@ def cases() -> list[Case]:
     held = [row_key("ready", n) for n in range(1, KEYS + 1)]
     kept = [row_key("done", 100 * n) for n in range(1, KEPT + 1)]
     free = [row_key("done", 100 * n + 1) for n in range(KEPT)]
-    sweep = {"limit": 500, "lapsed_text": "", "lost_text": "", "error_class": "", "cause": ""}
+    sweep = {"limit": 500, "seen": None, "lapsed_text": "", "lost_text": "", "error_class": "", "cause": ""}
     id_and_key = frozenset({"x_jobs_pkey", "x_jobs_key"})
     return [
         *_claims(),
@@ -77,6 +77,7 @@ def cases() -> list[Case]:
         # The ends of leases are not indexed, since each renewal would then rewrite every index of its row: the sweep
         # reads all that is running, here twice what has lapsed.
         Case("sweep", "sweep", sweep, LAPSED, ID | {"x_jobs_running"}),
+        Case("lapsed", "lapsed", {"limit": 500}, LAPSED, frozenset({"x_jobs_running"})),
         Case("promote some", "promote", {"limit": 10}, 10, ID | {"x_jobs_waiting"}, ONE_A_QUEUE),
         Case("promote all", "promote", {"limit": DUE + 1}, DUE, ID | {"x_jobs_waiting"}, ONE_A_QUEUE),
         _stats("stats", STATS_CAP),
@@ -97,7 +98,7 @@ def cases() -> list[Case]:
 
 def loops() -> list[Case]:
     """Return the cases of the statements that run again and again, whether there is something to do or not."""
-    return [case for case in cases() if case.statement in {"claim", "promote", "sweep", "pending"}]
+    return [case for case in cases() if case.statement in {"claim", "promote", "lapsed", "sweep", "pending"}]
 
 
 def _claims() -> Iterable[Case]:

@@ -57,6 +57,13 @@ def test_the_tenant_is_installed_for_the_length_of_the_body() -> None:
     assert current_tenant() is None
 
 
+def test_there_is_no_tenant_left_by_whatever_ran_before() -> None:
+    def within_another_run() -> str | None:
+        return in_surroundings(None, current_tenant)
+
+    assert in_surroundings("acme", within_another_run) is None
+
+
 def test_nothing_that_a_body_sets_is_seen_by_the_next() -> None:
     def body() -> tuple[str, str | None]:
         before = (leftover.get(), translation.get_language())

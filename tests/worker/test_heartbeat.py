@@ -131,7 +131,10 @@ def test_a_lapsed_lease_that_nobody_took_is_renewed() -> None:
 class Held(DatabaseDriver):
     """Keeps the answer of a heartbeat until it is let go."""
 
-    def __init__(self) -> None:
+    one_writer = False
+
+    def __init__(self, *, one_writer: bool = False) -> None:
+        self.one_writer = one_writer
         self.answered = threading.Event()
         self.go = threading.Event()
 
@@ -236,11 +239,33 @@ def test_a_run_that_is_over_is_not_lost_by_silence(caplog: pytest.LogCaptureFixt
 def queue_locked() -> Iterator[None]:
     """Let no statement write to the queue for the length of the block."""
     with transaction.atomic(), connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            cursor.execute("LOCK TABLE x_jobs IN EXCLUSIVE MODE")
+        cursor.execute("LOCK TABLE x_jobs IN EXCLUSIVE MODE")
         yield
 
 
+@pytest.mark.parametrize("one_writer", [False, True])
+def test_a_beat_that_hangs_is_silence_unless_all_writers_wait_with_it(
+    one_writer: bool, in_threads: InThreads, caplog: pytest.LogCaptureFixture
+) -> None:
+    inflight, (one,) = claimed(1)
+    driver = Held(one_writer=one_writer)
+    heartbeat = beating(inflight, driver)
+    one.confirmed_at -= 3_600
+
+    def look() -> None:
+        assert driver.answered.wait(30)
+        heartbeat.watch()
+        driver.go.set()
+
+    in_threads(heartbeat.beat, look)
+
+    assert one.run.cancelled.is_set() is not one_writer
+    assert one.confirmed_at > monotonic() - 60
+    heartbeat.watch()
+    assert one.run.cancelled.is_set() is not one_writer
+
+
+@pytest.mark.postgresql_only(reason="on SQLite all writers wait with the beat, and nobody can take the job")
 def test_a_run_is_told_to_stop_while_a_beat_hangs(settings: Any) -> None:
     settings.ULTIMAT3_JOBS = {"POLL": "50ms", "LEASE": "600ms", "RENEWAL": "200ms"}
     started, let_go = threading.Event(), threading.Event()

@@ -9,6 +9,7 @@ import pytest
 from tests.working import age, history, row, states
 from ultimat3_jobs import NO_TENANT, Retry, Run, job
 from ultimat3_jobs.drivers import get_driver
+from ultimat3_jobs.drivers.database.driver import DatabaseDriver
 from ultimat3_jobs.records import ClaimedJob, QueueSelection
 from ultimat3_jobs.worker import housekeeping
 from ultimat3_jobs.worker.housekeeping import Housekeeping
@@ -26,9 +27,21 @@ class Bell:
         self.rings += 1
 
 
-def keeping(bell: Bell, *, sweep_every: float = 3_600) -> Housekeeping:
-    """Return a housekeeping on the process's driver."""
-    return Housekeeping(get_driver(), sweep_every=sweep_every, on_ready=bell.ring)
+class Eager(DatabaseDriver):
+    """Writers that do not wait for one another, as on PostgreSQL."""
+
+    one_writer = False
+
+
+class TakingTurns(DatabaseDriver):
+    """Writers that wait for one another, as on SQLite."""
+
+    one_writer = True
+
+
+def keeping(bell: Bell, *, sweep_every: float = 3_600, driver: type[DatabaseDriver] = Eager) -> Housekeeping:
+    """Return a housekeeping."""
+    return Housekeeping(driver(), sweep_every=sweep_every, on_ready=bell.ring)
 
 
 def enqueue(count: int, *, run_after: str = "0s") -> None:
@@ -84,7 +97,7 @@ def test_sweeps_come_at_their_interval_or_when_asked_for() -> None:
 
     house.tidy()
     assert states() == {"running": 3}
-    house.tidy(sweep=True)
+    house.tidy(last=True)
     assert states() == {"ready": 3}
 
 
@@ -107,6 +120,73 @@ def test_promotion_goes_on_in_bounded_passes(monkeypatch: pytest.MonkeyPatch) ->
 
     assert [house.tidy(), house.tidy(), house.tidy()] == [True, True, False]
     assert states() == {"ready": 5}
+
+
+def test_the_driver_of_this_database_says_whether_its_writers_take_turns(vendor: str) -> None:
+    assert get_driver().one_writer is (vendor == "sqlite")
+
+
+def test_where_writers_take_turns_a_lease_is_taken_that_two_sweeps_saw_lapsed() -> None:
+    enqueue(2)
+    claimed(2)
+    age(31, "visible_at")
+    house = keeping(Bell(), sweep_every=0, driver=TakingTurns)
+
+    house.tidy()
+    assert states() == {"running": 2}
+    house.tidy()
+    assert states() == {"ready": 2}
+
+
+def test_where_writers_take_turns_a_lease_that_was_renewed_in_between_is_left_even_if_it_lapsed_again() -> None:
+    enqueue(2)
+    late, silent = claimed(2)
+    age(31, "visible_at")
+    house = keeping(Bell(), sweep_every=0, driver=TakingTurns)
+    house.tidy()
+    get_driver().heartbeat([late.claim], lease=timedelta(seconds=-1))
+
+    house.tidy()
+
+    assert (row(late.claim.id).state, row(silent.claim.id).state) == ("running", "ready")
+    house.tidy()
+    assert states() == {"ready": 2}
+
+
+def test_where_writers_take_turns_no_lease_is_taken_right_after_a_long_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    enqueue(1)
+    claimed(1)
+    age(31, "visible_at")
+    house = keeping(Bell(), sweep_every=0, driver=TakingTurns)
+    house.tidy()
+    with monkeypatch.context() as patch:
+        patch.setattr(housekeeping, "LONG_WAIT", -1.0)
+        house.tidy()
+    assert states() == {"running": 1}
+
+    house.tidy()
+    assert states() == {"ready": 1}
+
+
+def test_where_writers_take_turns_many_lapsed_ones_are_taken_in_bounded_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(housekeeping, "BATCH", 2)
+    enqueue(5)
+    claimed(5)
+    age(31, "visible_at")
+    house = keeping(Bell(), sweep_every=0, driver=TakingTurns)
+
+    assert [house.tidy() for _ in range(4)] == [False, True, True, False]
+    assert states() == {"ready": 5}
+
+
+def test_a_last_pass_does_not_wait_for_another() -> None:
+    enqueue(1)
+    claimed(1)
+    age(31, "visible_at")
+
+    keeping(Bell(), driver=TakingTurns).tidy(last=True)
+
+    assert states() == {"ready": 1}
 
 
 def test_a_key_that_was_asked_for_while_its_job_lapsed_holds_up_no_other() -> None:

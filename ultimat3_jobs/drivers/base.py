@@ -19,6 +19,7 @@ from ultimat3_jobs.records import (
     Claim,
     ClaimedJob,
     EnqueueRequest,
+    Lapse,
     Nack,
     QueueSelection,
     QueueStats,
@@ -86,12 +87,25 @@ class Driver(ABC):
     def promote(self, *, limit: int) -> int:
         """Make ready at most `limit` waiting jobs whose time has come; return how many."""
 
+    @property
     @abstractmethod
-    def sweep(self, *, limit: int) -> list[Swept]:
+    def one_writer(self) -> bool:
+        """Whether writers take turns, so that one long transaction keeps every worker from renewing its leases."""
+
+    @abstractmethod
+    def lapsed(self, *, limit: int) -> list[Lapse]:
+        """Look up at most `limit` running jobs whose leases have lapsed. Takes nothing and waits for nobody."""
+
+    @abstractmethod
+    def sweep(self, *, limit: int, seen: Sequence[Lapse] | None = None) -> list[Swept]:
         """Take at most `limit` jobs whose leases lapsed from their workers.
 
         They go back to their place in the order, or end dead where their attempts are used: a job that kills its
         process is not started for ever.
+
+        Args:
+            limit: jobs at most.
+            seen: take of these alone, and not where a lease was renewed since it was seen. None: all that lapsed.
         """
 
     @abstractmethod

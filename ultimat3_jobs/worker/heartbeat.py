@@ -28,30 +28,40 @@ class Heartbeat:
         self._driver = driver
         self._inflight = inflight
         self._lease = lease
+        self._waits_its_turn = False
         self.interval = min(renewal, lease / BEATS_A_LEASE).total_seconds()
 
     def beat(self) -> bool:
         """Renew all leases once, those of runs that are being settled too. A beat that fails is a warning."""
         active = self._inflight.all()
-        if not active:
-            return False
+        if active:
+            self._waits_its_turn = self._driver.one_writer
+            try:
+                self._renew(active)
+            except Exception as error:
+                emit("jobs.heartbeat.failed", level=logging.WARNING, exc_info=True, error=type(error).__name__)
+                close_thread_connections()
+            finally:
+                self._waits_its_turn = False
+        return False
+
+    def _renew(self, active: list[ActiveRun]) -> None:
         asked_at = monotonic()
-        try:
-            renewals = self._driver.heartbeat([one.job.claim for one in active], lease=self._lease)
-        except Exception as error:
-            emit("jobs.heartbeat.failed", level=logging.WARNING, exc_info=True, error=type(error).__name__)
-            close_thread_connections()
-            return False
+        renewals = self._driver.heartbeat([one.job.claim for one in active], lease=self._lease)
+        # Of what may have happened while the question was on its way, the worst: except where it waited for its turn,
+        # and nobody else could write meanwhile.
+        confirmed_at = monotonic() if self._driver.one_writer else asked_at
         for one, renewal in zip(active, renewals, strict=True):
             if renewal is Renewal.LOST:
                 self._lose(one, "another claim or a sweep owns the job")
             else:
                 # A row that is locked was read, and is still ours.
-                one.confirmed_at = asked_at
-        return False
+                one.confirmed_at = confirmed_at
 
     def watch(self) -> bool:
         """Cancel the runs for which no beat has landed for the length of the lease. Asks nobody: a beat may hang."""
+        if self._waits_its_turn:
+            return False  # whoever would take the jobs waits for the same turn
         oldest = monotonic() - self._lease.total_seconds()
         for one in self._inflight.all():
             if one.confirmed_at < oldest:

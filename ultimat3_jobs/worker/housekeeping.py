@@ -7,17 +7,25 @@ from collections.abc import Callable
 
 from ultimat3_jobs.drivers import Driver
 from ultimat3_jobs.logs import emit
+from ultimat3_jobs.records import Lapse, Swept
 from ultimat3_jobs.worker.inflight import monotonic
 
 BATCH = 500
+MOST_SEEN = 10_000
+LONG_WAIT = 0.5
+"""Seconds from which a write has waited for the turn of others."""
 
 
 class Housekeeping:
     """Promotes on each pass and sweeps every `sweep_every`.
 
+    Where writers take turns, one long transaction keeps healthy workers from renewing their leases as well. There a
+    sweep takes only what an earlier one saw lapsed already, and none follows such a wait at once: whoever lives has
+    had its turn by then.
+
     Args:
         driver: the queue.
-        sweep_every: seconds between two looks for lapsed leases.
+        sweep_every: seconds between two looks for lapsed leases; no worker renews less often.
         on_ready: called where jobs became ready.
     """
 
@@ -26,17 +34,21 @@ class Housekeeping:
         self._sweep_every = sweep_every
         self._on_ready = on_ready
         self._swept_at: float | None = None
+        self._seen: list[Lapse] = []
+        self._waited = False
 
-    def tidy(self, *, sweep: bool = False) -> bool:
+    def tidy(self, *, last: bool = False) -> bool:
         """Do one pass; return whether there is more at once.
 
         Args:
-            sweep: sweep in this pass, due or not.
+            last: no pass may follow: sweep in this one, due or not, and also what was not seen before.
         """
+        began_at = monotonic()
         ready = promoted = self._driver.promote(limit=BATCH)
+        self._waited = self._waited or monotonic() - began_at > LONG_WAIT
         swept = 0
-        if sweep or self._swept_at is None or monotonic() - self._swept_at >= self._sweep_every:
-            swept = self._sweep()
+        if last or self._swept_at is None or monotonic() - self._swept_at >= self._sweep_every:
+            swept = self._sweep(patient=self._driver.one_writer and not last)
             ready += swept
             if swept < BATCH:
                 self._swept_at = monotonic()
@@ -44,8 +56,16 @@ class Housekeeping:
             self._on_ready()
         return promoted >= BATCH or swept >= BATCH
 
-    def _sweep(self) -> int:
-        swept = self._driver.sweep(limit=BATCH)
+    def _sweep(self, *, patient: bool) -> int:
+        waited, self._waited = self._waited, False
+        swept: list[Swept] = []
+        if not patient:
+            swept = self._driver.sweep(limit=BATCH)
+        else:
+            if self._seen and not waited:
+                swept = self._driver.sweep(limit=BATCH, seen=self._seen)
+            if len(swept) < BATCH:
+                self._seen = self._driver.lapsed(limit=MOST_SEEN)
         for job in swept:
             emit(
                 "jobs.lease.swept",

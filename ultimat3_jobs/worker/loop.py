@@ -167,7 +167,7 @@ class Worker:
         """Burst mode: do all that can make work due, and only then look whether any is."""
         if self._options.relay:
             relay_all()
-        while self._housekeeping.tidy(sweep=True):
+        while self._housekeeping.tidy(last=True):
             pass
         return self._claim(free)
 

@@ -19,6 +19,7 @@ from ultimat3_jobs.records import (
     Claim,
     ClaimedJob,
     EnqueueRequest,
+    Lapse,
     Nack,
     QueueSelection,
     QueueStats,
@@ -80,8 +81,15 @@ class DatabaseDriver(Driver):
     def promote(self, *, limit: int) -> int:
         return len(run(queue_alias(), "promote", {"limit": limit}))
 
-    def sweep(self, *, limit: int) -> list[Swept]:
-        return settlements.sweep(queue_alias(), limit=limit)
+    @property
+    def one_writer(self) -> bool:
+        return bool(connections[queue_alias()].vendor == "sqlite")
+
+    def lapsed(self, *, limit: int) -> list[Lapse]:
+        return [rows.lapse(row) for row in run(queue_alias(), "lapsed", {"limit": limit})]
+
+    def sweep(self, *, limit: int, seen: Sequence[Lapse] | None = None) -> list[Swept]:
+        return settlements.sweep(queue_alias(), limit=limit, seen=seen)
 
     def stats(self) -> list[QueueStats]:
         found = []

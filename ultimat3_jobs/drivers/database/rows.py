@@ -11,7 +11,7 @@ import msgspec
 
 from ultimat3_jobs.fields import utc_text
 from ultimat3_jobs.ids import uuid7
-from ultimat3_jobs.records import Ack, Claim, ClaimedJob, EnqueueRequest, Nack, NackKind
+from ultimat3_jobs.records import Ack, Claim, ClaimedJob, EnqueueRequest, Lapse, Nack, NackKind
 
 _encoder = msgspec.json.Encoder()
 
@@ -104,6 +104,16 @@ def failure_row(nack: Nack) -> dict[str, Any]:
     """A failed attempt as a row of the `log_failures` statement."""
     decision = nack.stop if nack.kind is NackKind.BURY else nack.kind
     return {"id": new_id(), "job_id": nack.claim.id.hex, "decision": decision}
+
+
+def lapse(row: tuple[Any, ...]) -> Lapse:
+    """A row of the `lapsed` statement as a Lapse."""
+    return Lapse(uuid(row[0]), row[1])
+
+
+def lapse_row(one: Lapse) -> dict[str, Any]:
+    """A Lapse as a row of the `sweep` statement's `:seen`."""
+    return {"id": one.id.hex, "visible_at": one.visible_at}
 
 
 def claimed_job(row: tuple[Any, ...]) -> ClaimedJob:

@@ -12,7 +12,7 @@ from django.db import transaction
 
 from ultimat3_jobs.drivers.database import rows
 from ultimat3_jobs.drivers.database.enqueue import enqueue
-from ultimat3_jobs.records import Ack, Claim, EnqueueRequest, Nack, Swept
+from ultimat3_jobs.records import Ack, Claim, EnqueueRequest, Lapse, Nack, Swept
 from ultimat3_jobs.sql import run
 from ultimat3_jobs.states import Stop
 
@@ -59,7 +59,7 @@ def nack(alias: str, nacks: Sequence[Nack]) -> list[bool]:
     return [one.claim in landed for one in nacks]
 
 
-def sweep(alias: str, *, limit: int) -> list[Swept]:
+def sweep(alias: str, *, limit: int, seen: Sequence[Lapse] | None) -> list[Swept]:
     """Take lapsed jobs from their workers; the dead ones leave their key to the successor they were asked for."""
     with transaction.atomic(using=alias):
         swept = run(
@@ -67,6 +67,7 @@ def sweep(alias: str, *, limit: int) -> list[Swept]:
             "sweep",
             {
                 "limit": limit,
+                "seen": None if seen is None else rows.encode(map(rows.lapse_row, seen)),
                 "lapsed_text": LAPSED_TEXT,
                 "lost_text": LOST_TEXT,
                 "error_class": WORKER_LOST,

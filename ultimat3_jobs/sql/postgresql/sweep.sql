@@ -1,9 +1,18 @@
 -- Takes at most :limit lapsed jobs from their workers: back in their place in the order, or dead where the attempts are used.
 -- Matches the state and the lapse again under the lock, and takes the token away: the old worker's writes are refused.
+-- :seen is NULL, or a JSON array of rows that `lapsed` gave: then only those are taken, and not where one was renewed since.
 WITH lapsed AS MATERIALIZED (
     SELECT j.id
     FROM x_jobs AS j
-    WHERE j.state = 'running' AND j.visible_at <= statement_timestamp()
+    WHERE j.state = 'running'
+        AND j.visible_at <= statement_timestamp()
+        AND (
+            CAST(:seen AS json) IS NULL
+            OR (j.id, j.visible_at) IN (
+                SELECT s.id, s.visible_at AT TIME ZONE 'UTC'
+                FROM json_to_recordset(CAST(:seen AS json)) AS s (id uuid, visible_at timestamp)
+            )
+        )
     LIMIT :limit
     FOR UPDATE SKIP LOCKED
 )

@@ -1,5 +1,6 @@
 -- Takes at most :limit lapsed jobs from their workers: back in their place in the order, or dead where the attempts are used.
 -- Matches the state and the lapse, and takes the token away: the old worker's writes are refused.
+-- :seen is NULL, or a JSON array of rows that `lapsed` gave: then only those are taken, and not where one was renewed since.
 UPDATE x_jobs
 SET state = CASE WHEN attempt < max_attempts THEN 'ready' ELSE 'dead' END,
     stop = CASE WHEN attempt < max_attempts THEN '' ELSE 'worker-lost' END,
@@ -18,7 +19,15 @@ SET state = CASE WHEN attempt < max_attempts THEN 'ready' ELSE 'dead' END,
     updated_at = strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'
 WHERE id IN (
         SELECT j.id FROM x_jobs AS j
-        WHERE j.state = 'running' AND j.visible_at <= strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'
+        WHERE j.state = 'running'
+            AND j.visible_at <= strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'
+            AND (
+                :seen IS NULL
+                OR (j.id, j.visible_at) IN (
+                    SELECT json_extract(s.value, '$.id'), json_extract(s.value, '$.visible_at')
+                    FROM json_each(:seen) AS s
+                )
+            )
         LIMIT :limit
     )
     AND state = 'running'

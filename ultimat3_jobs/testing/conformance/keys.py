@@ -140,7 +140,7 @@ class TestKeys:
 
     @pytest.mark.parametrize("state", LOST_KEYS)
     def test_only_a_done_job_goes_on_holding_its_key(self, harness: Harness, state: str) -> None:
-        bring(harness, state, dedupe_for=HOUR)
+        bring(harness, state, dedupe_for=10 * HOUR)
 
         assert not harness.enqueue_one("k").joined
 
@@ -188,7 +188,7 @@ class TestHolders(CapabilityRules):
 
     @pytest.mark.parametrize("state", [*LIVE, "done", *LOST_KEYS])
     def test_a_look_up_says_what_joining_would_give(self, harness: Harness, state: str) -> None:
-        bring(harness, state, dedupe_for=HOUR)
+        bring(harness, state, dedupe_for=10 * HOUR)
         again = request("k", while_running="again")
         found = harness.driver().find_holders([again, request("k", input={"other": True}), request("free")])
         (receipt,) = harness.driver().enqueue([again])

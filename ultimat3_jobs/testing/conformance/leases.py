@@ -10,7 +10,7 @@ from ultimat3_jobs.testing.conformance.harness import HOUR, LEASE, MARGIN, Harne
 
 
 class TestLeases:
-    """Rules of `heartbeat` and `sweep`."""
+    """Rules of `heartbeat`, `lapsed` and `sweep`."""
 
     def test_a_lease_holds_until_it_lapses(self, harness: Harness) -> None:
         harness.running("k")
@@ -43,6 +43,33 @@ class TestLeases:
         assert [swept.id for swept in harness.driver().sweep(limit=10)] == [lapsing.id]
         assert harness.buckets() == {"ready": 1, "running": 2}
         assert harness.driver().ack([Ack(renewed)]) == [True]
+
+    def test_a_look_for_lapsed_leases_takes_nothing(self, harness: Harness) -> None:
+        lapsing, renewed = harness.running("lapsing", "renewed")
+        assert harness.driver().lapsed(limit=10) == []
+        harness.lapse()
+        harness.driver().heartbeat([renewed], lease=timedelta(seconds=LEASE))
+
+        assert [lapse.id for lapse in harness.driver().lapsed(limit=10)] == [lapsing.id]
+        assert harness.buckets() == {"running": 2}
+        harness.lapse()
+        assert len(harness.driver().lapsed(limit=10)) == 2
+        assert len(harness.driver().lapsed(limit=1)) == 1
+
+    def test_a_sweep_of_what_was_seen_takes_that_alone_and_nothing_that_was_renewed_since(
+        self, harness: Harness
+    ) -> None:
+        seen, renewed, unseen = harness.running("seen", "renewed", "unseen")
+        harness.driver().heartbeat([unseen], lease=timedelta(seconds=3 * LEASE))
+        harness.lapse()
+        lapses = harness.driver().lapsed(limit=10)
+        assert {lapse.id for lapse in lapses} == {seen.id, renewed.id}
+        # Both are lapsed again by now; but the one has been renewed, and the other was not looked at.
+        harness.driver().heartbeat([renewed, unseen], lease=timedelta(seconds=-1))
+
+        assert harness.driver().sweep(limit=10, seen=[]) == []
+        assert [swept.id for swept in harness.driver().sweep(limit=10, seen=lapses)] == [seen.id]
+        assert len(harness.driver().sweep(limit=10)) == 2
 
     def test_a_swept_job_says_whose_it_was_and_where_it_went(self, harness: Harness) -> None:
         back = harness.enqueue_one("back", run_at=minute(0))
@@ -88,6 +115,40 @@ class TestLeases:
         harness.lapse()
 
         assert [len(harness.driver().sweep(limit=4)) for _ in range(4)] == [4, 4, 2, 0]
+
+    def test_a_look_at_lapsed_leases_takes_nothing(self, harness: Harness) -> None:
+        running = harness.running(*"abc")
+        harness.enqueue("waiting")
+        assert harness.driver().lapsed(limit=10) == []
+        harness.lapse()
+        seen = [lapse.id for lapse in harness.driver().lapsed(limit=10)]
+
+        assert sorted(seen) == sorted(claim.id for claim in running)
+        assert len(harness.driver().lapsed(limit=2)) == 2
+        assert harness.buckets() == {"ready": 1, "running": 3}
+        assert all(harness.driver().ack([Ack(claim) for claim in running]))
+        assert harness.driver().lapsed(limit=10) == []
+
+    def test_a_sweep_of_what_was_seen_takes_that_alone(self, harness: Harness) -> None:
+        harness.running(*"abc")
+        harness.lapse()
+        one, two, three = harness.driver().lapsed(limit=10)
+
+        assert harness.driver().sweep(limit=10, seen=[]) == []
+        assert [swept.id for swept in harness.driver().sweep(limit=10, seen=[two])] == [two.id]
+        assert len(harness.driver().sweep(limit=1, seen=[one, two, three])) == 1
+        assert len(harness.driver().sweep(limit=10, seen=[one, two, three])) == 1
+        assert harness.buckets() == {"ready": 3}
+
+    def test_a_sweep_of_what_was_seen_leaves_a_lease_that_was_renewed_since(self, harness: Harness) -> None:
+        running = harness.running(*"ab")
+        harness.lapse()
+        seen = harness.driver().lapsed(limit=10)
+        # Renewed for no time at all: it has lapsed again, but that is not the lapse that was seen.
+        assert harness.driver().heartbeat(running[:1], lease=timedelta(0)) == [Renewal.RENEWED]
+
+        assert [swept.id for swept in harness.driver().sweep(limit=10, seen=seen)] == [running[1].id]
+        assert [swept.id for swept in harness.driver().sweep(limit=10)] == [running[0].id]
 
     def test_one_key_that_was_taken_does_not_spoil_the_recovery_of_others(self, harness: Harness) -> None:
         names = [f"{number}" for number in range(20)]
