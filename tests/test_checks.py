@@ -14,7 +14,6 @@ from django.test import override_settings
 
 from ultimat3_jobs.durations import parse_duration
 
-
 pytestmark = pytest.mark.django_db  # other checks ask the database what it can do
 
 

@@ -32,7 +32,7 @@ DOCUMENTED = [getattr(ultimat3_jobs, name) for name in sorted(NAMES - {"NO_TENAN
 
 def test_the_public_names_are_these() -> None:
     assert set(ultimat3_jobs.__all__) == NAMES
-    assert sorted(ultimat3_jobs.__all__, key=str.lower) == sorted(NAMES, key=str.lower)
+    assert len(ultimat3_jobs.__all__) == len(NAMES)
     assert all(hasattr(ultimat3_jobs, name) for name in NAMES)
 
 

@@ -53,7 +53,10 @@ class JobAdmin(ReadOnlyAdmin):
     sortable_by: ClassVar[tuple[str, ...]] = ()
     fieldsets = (
         (None, {"fields": ("id", "name", "queue", "tenant_id", "idempotency_key", "input", "enqueued_by")}),
-        ("State", {"fields": ("state", "stop", "attempt", "max_attempts", "run_at", "park_reason", "lapses", "result")}),
+        (
+            "State",
+            {"fields": ("state", "stop", "attempt", "max_attempts", "run_at", "park_reason", "lapses", "result")},
+        ),
         ("Failure", {"fields": ("error_class", "error_place", "last_error")}),
         ("Lease", {"fields": ("claimed_by", "claim_token", "visible_at")}),
         ("Times", {"fields": ("created_at", "updated_at", "started_at", "finished_at", "key_until")}),

@@ -103,6 +103,19 @@ def meet_at(monkeypatch: pytest.MonkeyPatch, statement: str) -> None:
     monkeypatch.setattr(database_enqueue, "run", meeting)
 
 
+def add_finished_jobs(count: int) -> None:
+    """Make the table large enough that the planner reads the rows of a batch one by one."""
+    job = JobFactory(state="done")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO x_jobs SELECT r.* FROM x_jobs AS j CROSS JOIN generate_series(1, %s) AS n"
+            " CROSS JOIN LATERAL jsonb_populate_record("
+            "  j, jsonb_build_object('id', gen_random_uuid(), 'lapses', n)"
+            " ) AS r WHERE j.id = %s",
+            [count, job.id],
+        )
+
+
 def meet_in_the_middle(harness: DatabaseHarness, work: Callable[[DatabaseHarness, str], object]) -> None:
     """Do `work` twice in opposite orders, both once the row in the middle is locked; release it when both wait."""
 
@@ -112,7 +125,7 @@ def meet_in_the_middle(harness: DatabaseHarness, work: Callable[[DatabaseHarness
             cursor.execute("SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off")
         return work(harness, names)
 
-    Job.objects.bulk_create(JobFactory.build_batch(1_000, state="done"))  # a table worth reading by its index
+    add_finished_jobs(5_000)
     with harness.transaction():
         lock("c")
         answers = [harness.begun(lambda names=names: read_by_id(names)) for names in ("abcde", "edcba")]
