@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from contextvars import ContextVar
+from functools import cached_property
 from uuid import UUID
 
 from ultimat3_jobs.control import Aborted
@@ -34,7 +35,6 @@ class Run:
         tenant: the tenant (text), or None for NO_TENANT.
         enqueued_by: who asked for the work. Attribution, never authority.
         cancelled: set when the run should stop: cancelled, or its lease lost. Hand it to what the body calls.
-        logger: carries the job's name and id.
     """
 
     def __init__(self, job: ClaimedJob) -> None:
@@ -45,10 +45,14 @@ class Run:
         self.tenant = job.tenant_id
         self.enqueued_by = job.enqueued_by
         self.cancelled = threading.Event()
-        self.logger = logging.LoggerAdapter(
-            logging.getLogger(f"ultimat3_jobs.run.{job.name}"),
-            {"job_id": str(self.id), "attempt": job.attempt},
-        )
+        self._name = job.name
+
+    @cached_property
+    def logger(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger that carries the job's name and id."""
+        # Made where it is asked for: most bodies do not, and names of other releases would each leave one behind.
+        logger = logging.getLogger(f"ultimat3_jobs.run.{self._name}")
+        return logging.LoggerAdapter(logger, {"job_id": str(self.id), "attempt": self.attempt})
 
     def check_cancelled(self) -> None:
         """Raise `Aborted` where the run should stop."""

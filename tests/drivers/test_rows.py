@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -241,15 +242,15 @@ ENDINGS: dict[str, Callable[[DatabaseHarness, Claim], object]] = {
 }
 
 
-def breaks_at(monkeypatch: pytest.MonkeyPatch, statement: str) -> None:
-    """Let the connection break before `statement` where claims end."""
+def breaks_at(monkeypatch: pytest.MonkeyPatch, statement: str, module: ModuleType = settlements) -> None:
+    """Let the connection break before `statement`."""
 
     def broken(alias: str, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         if name == statement:
             raise LostConnectionError
         return run(alias, name, parameters)
 
-    monkeypatch.setattr(settlements, "run", broken)
+    monkeypatch.setattr(module, "run", broken)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -281,6 +282,15 @@ def test_a_failure_and_its_history_are_one_transaction(
             ENDINGS[ending](harness, claim)
 
     assert (the_job().state, history()) == ("running", [])
+
+
+def test_a_retry_and_its_history_are_one_transaction(harness: DatabaseHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = JobFactory(state="dead")
+    breaks_at(monkeypatch, "log_retries", database_driver)
+    with pytest.raises(LostConnectionError):
+        harness.driver().retry([job.id])
+
+    assert (the_job().state, history()) == ("dead", [])
 
 
 def test_time_goes_on_in_an_open_transaction(harness: DatabaseHarness) -> None:

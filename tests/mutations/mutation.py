@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 BOTH = ("sqlite", "postgresql")
+POSTGRESQL = ("postgresql",)
+SQLITE = ("sqlite",)
 
 
 @dataclass(frozen=True)

@@ -94,14 +94,13 @@ def test_a_savepoint_that_rolls_back_takes_its_own_work_along_and_no_other() -> 
 
 
 def test_a_savepoint_that_is_set_by_hand_is_a_savepoint_too() -> None:
-    with transaction.atomic():
+    with transaction.atomic(), connection.cursor() as cursor:
         note.enqueue(label="kept")
-        savepoint = transaction.savepoint()
+        cursor.execute("SAVEPOINT mine")
         note.enqueue(label="taken back")
-        transaction.savepoint_rollback(savepoint)
-        savepoint = transaction.savepoint()
+        cursor.execute("ROLLBACK TO SAVEPOINT mine")
         note.enqueue(label="kept too")
-        transaction.savepoint_commit(savepoint)
+        cursor.execute("RELEASE SAVEPOINT mine")
 
     relay_all()
     assert labels() == ["kept", "kept too"]

@@ -75,7 +75,7 @@ def test_what_outlives_the_drain_is_handed_back_and_its_late_end_is_refused(
 
 def test_a_second_signal_ends_the_worker_at_once(processes: Processes) -> None:
     queued = waiting.enqueue("cut off")
-    worker = started(processes, "cut off")
+    worker = started(processes, "cut off", DRAIN_TIMEOUT="1h")
 
     worker.kill(signal.SIGTERM)
     worker.wait_for_output("jobs.worker.draining")

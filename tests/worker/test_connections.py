@@ -101,6 +101,14 @@ def close_all() -> None:
     connections.close_all()
 
 
+def change_the_session() -> None:
+    """Make the connection look for its tables elsewhere, or stop to check keys."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            {"postgresql": "SET search_path TO nowhere", "sqlite": "PRAGMA foreign_keys = OFF"}[connection.vendor]
+        )
+
+
 SPOILERS = [
     leave_a_transaction_open,
     catch_an_integrity_error_in_a_block,
@@ -112,6 +120,7 @@ SPOILERS = [
     begin_a_transaction_behind_django,
     break_a_transaction_behind_django,
     close_all,
+    change_the_session,
 ]
 
 
@@ -185,6 +194,35 @@ def test_a_connection_that_the_server_cut_between_two_runs_costs_no_attempt() ->
 
     assert states() == {"done": 2}
     assert len(set(pids)) == 2
+
+
+@pytest.mark.parametrize(
+    ("statement", "kept"),
+    [
+        ("SET lock_timeout = '7s'", False),
+        ("  set session lock_timeout to '7s'", False),
+        ("SELECT set_config('lock_timeout', '7s', false)", False),
+        ("BEGIN; SET LOCAL lock_timeout = '7s'; COMMIT", True),
+        ("SELECT 'SET lock_timeout = 7'", True),
+    ],
+)
+@pytest.mark.postgresql_only(reason="about settings of a PostgreSQL session")
+def test_what_a_body_sets_for_its_session_is_not_seen_by_the_next(statement: str, kept: bool) -> None:
+    seen: list[Any] = []
+
+    @job(name="t.setter", idempotency_key="{n}", tenant=NO_TENANT, retry=Retry(attempts=1))
+    def setter(run: Run, n: int) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT current_setting('lock_timeout')")
+            seen.append((session(), cursor.fetchone()[0]))
+            cursor.execute(statement)
+
+    setter.enqueue(1), setter.enqueue(2)
+    run_due(concurrency=1)
+
+    assert states() == {"done": 2}
+    assert [setting for _, setting in seen] == ["0", "0"]
+    assert (seen[0][0] == seen[1][0]) is kept
 
 
 def test_a_callers_transaction_is_never_touched() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -76,12 +77,14 @@ def test_a_worker_without_runs_ends_at_once() -> None:
         assert worker.ended() is Ending.DRAINED
 
 
-def test_running_jobs_end_and_no_other_is_claimed(body: Body) -> None:
+def test_running_jobs_end_and_no_other_is_claimed(body: Body, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "ultimat3_jobs")
     ship = declare(body.wait)
     queued = [ship.enqueue(n) for n in range(3)]
     with working(concurrency=2) as worker:
         started(body, 2)
         worker.stop()
+        wait_for(lambda: [r for r in caplog.records if r.message.startswith("jobs.worker.draining")], "it drains")
         body.let_go.set()
         assert worker.ended() is Ending.DRAINED
 
@@ -204,7 +207,8 @@ def test_a_job_whose_body_has_ended_is_not_handed_back(body: Body, settings: Any
     assert (row(queued).state, row(queued).result, row(queued).attempt) == ("done", "worked", 1)
 
 
-def test_a_second_signal_ends_the_worker_at_once_and_leaves_the_job_to_the_sweep(body: Body) -> None:
+def test_a_second_signal_ends_the_worker_at_once_and_leaves_the_job_to_the_sweep(body: Body, settings: Any) -> None:
+    settings.ULTIMAT3_JOBS = {**JOBS, "DRAIN_TIMEOUT": "1h"}
     queued = declare(body.wait).enqueue(1)
     with working(concurrency=1) as worker:
         started(body)

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from django.db import OperationalError, transaction
 
+from tests import raising
 from tests.processes import wait_for
-from tests.working import age, row, run_due, states, working
+from tests.working import age, history, row, run_due, states, working
 from ultimat3_jobs import NO_TENANT, Job, Retry, Run, job, registry
 from ultimat3_jobs.drivers.database.driver import DatabaseDriver
 from ultimat3_jobs.models import OutboxEntry
@@ -305,6 +306,26 @@ def test_unknown_and_unreadable_jobs_hold_up_no_other() -> None:
     age(61, "run_at")
     run_due(concurrency=1)
     assert (row(unknown).state, row(unknown).attempt, row(unknown).parks) == ("done", 1, 0)
+
+
+def test_every_kind_of_exception_settles_its_job_and_the_worker_goes_on() -> None:
+    kinds = list(raising.KINDS)
+
+    def fail(run: Run, n: int) -> None:
+        raise raising.KINDS[kinds[n]]()
+
+    queued = {kind: declare(fail, retry=Retry(attempts=1)).enqueue(n) for n, kind in enumerate(kinds)}
+    last = declare(lambda run, n: None, name="t.last", priority=-1).enqueue(1)
+
+    run_due(concurrency=1)
+
+    assert row(last).state == "done"
+    for kind, one in queued.items():
+        job_row = row(one)
+        assert (kind, job_row.state, job_row.stop) == (kind, "dead", "attempts-exhausted")
+        assert job_row.last_error.endswith("\nverdict: dead (attempts-exhausted): attempt 1 of 1 was the last")
+        assert job_row.error_class
+        assert len(history(one)) == 1
 
 
 def test_each_worker_has_an_identity_of_its_own() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import re
 import select
 import threading
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -16,6 +19,14 @@ from ultimat3_jobs.worker.inflight import monotonic
 
 LONG_IDLE = 30.0
 """Seconds after which a connection is asked whether it still works before a body gets it."""
+
+# What outlasts a transaction; SET LOCAL, SET CONSTRAINTS and SET TRANSACTION do not.
+_CHANGES_THE_SESSION = re.compile(
+    r"\s*(?:SET\s+(?!LOCAL\b|CONSTRAINTS\b|TRANSACTION\b)|RESET\b|DISCARD\b|ATTACH\b|PRAGMA\s+[\w.]+\s*=)",
+    re.IGNORECASE,
+)
+_LONGEST_LOOK = 2_000
+"""Characters up to which a statement is searched for a function that does the same."""
 
 _thread = threading.local()
 
@@ -28,7 +39,9 @@ def prepare_connections() -> frozenset[str]:
     """
     idle = monotonic() - getattr(_thread, "used_at", 0.0) > LONG_IDLE
     in_transaction = set()
-    for connection in connections.all(initialized_only=True):
+    _thread.changed = set()
+    for connection in connections.all():
+        connection.execute_wrappers.append(_watch_the_session)
         if connection.in_atomic_block or not connection.autocommit:
             if connection.connection is not None:
                 in_transaction.add(connection.alias)
@@ -40,7 +53,7 @@ def prepare_connections() -> frozenset[str]:
 
 
 def replace_spoilt_connections(in_transaction: frozenset[str] = frozenset()) -> None:
-    """After a run: drop every connection that a body left in a transaction, without autocommit, or broken.
+    """After a run: drop every connection that a body left in a transaction, without autocommit, changed, or broken.
 
     Never raises: how the run ended is not changed by what is found here.
 
@@ -48,6 +61,8 @@ def replace_spoilt_connections(in_transaction: frozenset[str] = frozenset()) -> 
         in_transaction: what `prepare_connections` returned: never touched.
     """
     for connection in connections.all(initialized_only=True):
+        with contextlib.suppress(ValueError):
+            connection.execute_wrappers.remove(_watch_the_session)
         if connection.alias not in in_transaction:
             connection.close_at = None
             _drop_unless(connection, partial(_clean, connection))
@@ -74,11 +89,21 @@ def _clean(connection: BaseDatabaseWrapper) -> bool:
         return False
     if connection.connection is None:
         return True
+    if connection.alias in getattr(_thread, "changed", ()):
+        return False
     if connection.autocommit != connection.settings_dict["AUTOCOMMIT"]:
         return False
     if connection.autocommit and _in_raw_transaction(connection):
         return False
     return not connection.errors_occurred or connection.is_usable()
+
+
+def _watch_the_session(execute: Any, sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
+    """Note where a body changes its session, such as its `search_path`: nobody can tell how to change it back."""
+    text = str(sql)
+    if _CHANGES_THE_SESSION.match(text) or (len(text) <= _LONGEST_LOOK and "set_config" in text.lower()):
+        _thread.changed.add(context["connection"].alias)
+    return execute(sql, params, many, context)
 
 
 def _in_raw_transaction(connection: BaseDatabaseWrapper) -> bool:

@@ -13,6 +13,8 @@ from ultimat3_jobs.loops import BackgroundLoop
 from ultimat3_jobs.outbox.relay import relay_all, relay_once
 from ultimat3_jobs.settings import get_settings
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
 
 class Command(BaseCommand):
     help = "Relays the outbox until it gets SIGTERM or SIGINT. A jobs_worker does this too, unless told not to."
@@ -26,7 +28,7 @@ class Command(BaseCommand):
             return
         settings = get_settings()
         stop: queue.SimpleQueue[None] = queue.SimpleQueue()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in SIGNALS:
             signal.signal(number, lambda *_: stop.put(None))
         loop = BackgroundLoop(
             "relay",
@@ -39,3 +41,6 @@ class Command(BaseCommand):
         emit("jobs.relay.stopping")
         loop.stop()
         emit("jobs.relay.stopped")
+        for number in SIGNALS:
+            # One that comes again while the interpreter shuts down would end the process as if it had been killed.
+            signal.signal(number, signal.SIG_IGN)
