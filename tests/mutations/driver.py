@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutations.mutation import POSTGRESQL, SQLITE, Mutation
+from tests.mutations.mutation import BOTH, POSTGRESQL, SQLITE, Mutation
 
 MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
