@@ -78,12 +78,15 @@ LOGGING = {
 }
 
 ULTIMAT3_JOBS = {
-    # Half of the defaults: the scans are short, and what a killed worker held is taken over sooner.
-    "LEASE": "15s",
-    "RENEWAL": "5s",
+    # Shorter than the defaults: the scans are short, and what a killed worker held is taken over sooner.
+    "LEASE": "6s",
+    "RENEWAL": "2s",
     # The worker is woken by nothing but its own look at the queue, so it looks often.
     "POLL": "250ms",
 }
 
 # Where the demo keeps the broken catalogs that it makes; empty means a folder of its own for each database.
 DEMO_FOLDER = env.str("DEMO_FOLDER", default="")
+
+# The groups that the demo scans; empty means all that Django has. "redirects" is needed: it is the one rolled back.
+DEMO_GROUPS = env.list("DEMO_GROUPS", default=[])

@@ -79,3 +79,4 @@ LOGGING = {
 ULTIMAT3_JOBS: dict[str, Any] = {"POLL": "50ms", **env.json("TEST_JOBS_SETTINGS", default={})}
 
 DEMO_FOLDER = env.str("DEMO_FOLDER", default="")
+DEMO_GROUPS = env.list("DEMO_GROUPS", default=[])

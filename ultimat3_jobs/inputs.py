@@ -115,7 +115,7 @@ class InputCodec:
         """
         try:
             decoded = self._decoder.decode(text)
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeError, RecursionError, TypeError) as error:  # TypeError: it is NULL
             raise InputInvalid(
                 f"the stored input no longer fits {self._owner}({self._declared()}): {_where(error)}",
                 fix=f"give {self._owner} a signature that takes it (a default for what is new), then retry the job",

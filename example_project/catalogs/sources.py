@@ -30,13 +30,13 @@ class Source:
 
 
 def find_in_django() -> dict[str, list[Source]]:
-    """Return the catalogs of the installed Django by group, groups and paths in order."""
+    """Return the catalogs of the installed Django by group, in order; of the groups in `DEMO_GROUPS` where it is set."""
     found: dict[str, list[Source]] = defaultdict(list)
     for file in sorted(DJANGO_FOLDER.glob(PATTERN)):
         path = PurePosixPath("django", file.relative_to(DJANGO_FOLDER).as_posix())
         group = group_of(path)
         found[group].append(Source(str(path), group, checksum_of(file.read_bytes())))
-    return dict(sorted(found.items()))
+    return {group: found[group] for group in sorted(found) if not settings.DEMO_GROUPS or group in settings.DEMO_GROUPS}
 
 
 def group_of(path: PurePosixPath) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutations import driver, enqueuing, outbox
+from tests.mutations import driver, enqueuing, outbox, worker
 from tests.mutations.mutation import Mutation
 
-MUTATIONS: tuple[Mutation, ...] = (*driver.MUTATIONS, *enqueuing.MUTATIONS, *outbox.MUTATIONS)
+MUTATIONS: tuple[Mutation, ...] = (*driver.MUTATIONS, *enqueuing.MUTATIONS, *outbox.MUTATIONS, *worker.MUTATIONS)

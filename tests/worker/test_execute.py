@@ -108,8 +108,8 @@ def test_the_reason_of_a_park_is_bounded() -> None:
     assert len(outcome.reason) == 200
 
 
-@pytest.mark.parametrize("stored", ["{}", '{"order":"x"}', '{"order":1,"more":2}', "[]", "{", ""])
-def test_a_stored_input_that_no_longer_fits_ends_the_job(stored: str) -> None:
+@pytest.mark.parametrize("stored", ["{}", '{"order":"x"}', '{"order":1,"more":2}', "[]", "{", "", None])
+def test_a_stored_input_that_no_longer_fits_ends_the_job(stored: str | None) -> None:
     def body(run: Run, order: int) -> None:
         raise AssertionError("the body ran")
 
@@ -123,6 +123,26 @@ def test_a_stored_input_that_no_longer_fits_ends_the_job(stored: str) -> None:
     assert outcome.failure.text.endswith(
         "verdict: dead (terminal): the stored input no longer fits the signature; attempt 1 of 3"
     )
+
+
+class Unlucky(msgspec.Struct):
+    """A type that cannot be made any more."""
+
+    order: int
+
+    def __post_init__(self) -> None:
+        raise SystemExit(self.order)
+
+
+def test_a_type_of_the_signature_that_raises_while_it_is_made_ends_the_job() -> None:
+    def body(run: Run, one: Unlucky) -> None:
+        raise AssertionError("the body ran")
+
+    declare(body)
+    outcome = executed(input='{"one":{"order":1}}')
+
+    assert isinstance(outcome, Buried)
+    assert (outcome.stop, outcome.failure.error_class) == (Stop.TERMINAL, "SystemExit")
 
 
 @pytest.mark.parametrize("kind", raising.KINDS)

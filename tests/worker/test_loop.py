@@ -33,10 +33,10 @@ def declare(work: Callable[[Run, int], Any], **options: Any) -> Job[..., Any]:
 
 
 class AtOnce:
-    """Counts the bodies that run at the same time."""
+    """Counts the bodies that run at the same time, and the jobs that are claimed meanwhile."""
 
     def __init__(self, parties: int) -> None:
-        self.most = self.now = 0
+        self.most = self.now = self.claimed = 0
         self._lock = threading.Lock()
         self._meet = threading.Barrier(parties, timeout=30)
 
@@ -45,6 +45,7 @@ class AtOnce:
         with self._lock:
             self.now += 1
             self.most = max(self.most, self.now)
+            self.claimed = max(self.claimed, states()["running"])
         self._meet.wait()
         with self._lock:
             self.now -= 1
@@ -57,7 +58,7 @@ def test_as_many_bodies_run_at_once_as_were_asked_for_and_no_more(concurrency: i
 
     assert run_due(concurrency=concurrency) is Ending.DRAINED
 
-    assert together.most == concurrency
+    assert together.most == together.claimed == concurrency
     assert states() == {"done": 4 * concurrency}
 
 
@@ -196,16 +197,42 @@ def test_a_slot_is_used_again_the_moment_its_job_has_settled(settings: Any) -> N
         wait_for(lambda: states() == {"done": 26}, "all are done, without a poll")
 
 
-def test_the_relay_wakes_the_worker(settings: Any) -> None:
+class Looked(DatabaseDriver):
+    """Makes due jobs ready only after a claim that found none."""
+
+    def __init__(self) -> None:
+        self.found_nothing = threading.Event()
+
+    def claim(self, *, worker: str, limit: int, lease: timedelta, queues: QueueSelection) -> list[ClaimedJob]:
+        jobs = super().claim(worker=worker, limit=limit, lease=lease, queues=queues)
+        self.found_nothing.set()
+        return jobs
+
+    def promote(self, *, limit: int) -> int:
+        assert self.found_nothing.wait(30)
+        return super().promote(limit=limit)
+
+
+def test_the_relay_wakes_the_worker(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.ULTIMAT3_JOBS = {"POLL": "1h"}
+    driver, relay_once = Looked(), loop.relay_once
+
+    def relay_later() -> int:
+        assert driver.found_nothing.wait(30)
+        return relay_once()
+
+    monkeypatch.setattr(loop, "get_driver", lambda: driver)
+    monkeypatch.setattr(loop, "relay_once", relay_later)
     with transaction.atomic():
         declare(lambda run, n: None).enqueue(1)
     with working(concurrency=2):
         wait_for(lambda: states() == {"done": 1}, "what was staged is done, without a poll")
 
 
-def test_promotion_wakes_the_worker(settings: Any) -> None:
+def test_promotion_wakes_the_worker(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.ULTIMAT3_JOBS = {"POLL": "1h"}
+    driver = Looked()
+    monkeypatch.setattr(loop, "get_driver", lambda: driver)
     declare(lambda run, n: None).using(run_after="1h").enqueue(1)
     age(7_200, "run_at")
     with working(concurrency=2):

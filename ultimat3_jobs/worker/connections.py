@@ -64,7 +64,6 @@ def replace_spoilt_connections(in_transaction: frozenset[str] = frozenset()) -> 
         with contextlib.suppress(ValueError):
             connection.execute_wrappers.remove(_watch_the_session)
         if connection.alias not in in_transaction:
-            connection.close_at = None
             _drop_unless(connection, partial(_clean, connection))
     _thread.used_at = monotonic()
 

@@ -29,7 +29,8 @@ def execute(job: ClaimedJob, run: Run) -> Outcome:
         return Parked(f"no job named {job.name!r} in the code of this worker"[:200], delay)
     try:
         values = definition.codec.decode(job.input)
-    except InputInvalid as error:
+    # What the types of the signature raise while they are made is as much of an outcome as what a body raises.
+    except BaseException as error:
         return _failed(error, job, definition, hopeless="the stored input no longer fits the signature")
     try:
         result = in_surroundings(job.tenant_id, lambda: definition.func(run, **values))

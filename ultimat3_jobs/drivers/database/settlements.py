@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
@@ -12,6 +13,7 @@ from django.db import transaction
 
 from ultimat3_jobs.drivers.database import rows
 from ultimat3_jobs.drivers.database.enqueue import enqueue
+from ultimat3_jobs.logs import emit
 from ultimat3_jobs.records import Ack, Claim, EnqueueRequest, Lapse, Nack, Swept
 from ultimat3_jobs.sql import run
 from ultimat3_jobs.states import Stop
@@ -116,9 +118,17 @@ def _already_settled(alias: str, claims: Sequence[Claim]) -> set[Claim]:
 
 
 def _enqueue_successors(alias: str, ended: Sequence[tuple[Any, str | None]]) -> None:
-    """Queue what rows that have just ended were asked for while they ran, under the keys they let go."""
-    asked = [(rows.uuid(job_id), request) for job_id, request in ended if request]
-    if not asked:
-        return
-    run(alias, "hand_over", {"rows": rows.encode({"id": job_id.hex} for job_id, _ in asked)})
-    enqueue(alias, [msgspec.json.decode(request, type=EnqueueRequest) for _, request in asked])
+    """Queue what rows that have just ended were asked for while they ran, under the keys they let go.
+
+    A request that this build cannot read stays on its row: it must not keep the others of the batch from ending.
+    """
+    asked: dict[UUID, EnqueueRequest] = {}
+    for job_id, request in ended:
+        if request:
+            try:
+                asked[rows.uuid(job_id)] = msgspec.json.decode(request, type=EnqueueRequest)
+            except msgspec.DecodeError as error:
+                emit("jobs.rerun.unreadable", level=logging.ERROR, job=rows.uuid(job_id), error=str(error))
+    if asked:
+        run(alias, "hand_over", {"rows": rows.encode({"id": job_id.hex} for job_id in asked)})
+        enqueue(alias, list(asked.values()))

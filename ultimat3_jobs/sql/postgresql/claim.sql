@@ -85,4 +85,5 @@ FROM chosen
 WHERE j.id = chosen.id
 RETURNING
     j.id, j.claim_token, j.run_id, j.name, j.queue, j.input, j.tenant_id, j.attempt, j.max_attempts, j.parks,
-    j.enqueued_by, j.traceparent, j.priority, j.run_at;
+    -- A number, which holds every moment that a row can: a timestamp of no year in Python would cost the whole batch.
+    j.enqueued_by, j.traceparent, j.priority, extract(epoch FROM j.run_at);

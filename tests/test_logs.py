@@ -1,0 +1,53 @@
+"""The log is a witness: what it cannot write changes nothing about the work."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from tests.working import row, run_due
+from ultimat3_jobs import NO_TENANT, Retry, Run, job
+from ultimat3_jobs.logs import emit, logger
+from ultimat3_jobs.worker.drain import Ending
+
+
+class Broken(logging.Handler):
+    """A handler whose stream is closed, or whose service is away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.asked += 1
+        raise ValueError("I/O operation on closed file.")
+
+
+@pytest.fixture
+def broken() -> Iterator[Broken]:
+    """A broken handler beside those that are there."""
+    handler = Broken()
+    logger.addHandler(handler)
+    yield handler
+    logger.removeHandler(handler)
+
+
+def test_an_event_that_cannot_be_written_raises_nothing(broken: Broken) -> None:
+    emit("jobs.test", level=logging.ERROR, job=1)
+
+    assert broken.asked == 1
+
+
+@pytest.mark.usefixtures("queue")
+def test_a_log_that_is_broken_costs_no_attempt_and_no_thread(broken: Broken) -> None:
+    @job(name="t.failing", idempotency_key="{n}", tenant=NO_TENANT, retry=Retry(attempts=1))
+    def failing(run: Run, n: int) -> None:
+        raise ValueError
+
+    jobs = [failing.enqueue(1), failing.enqueue(2)]
+
+    assert run_due(concurrency=1) is Ending.DRAINED
+    assert [row(one).stop for one in jobs] == ["attempts-exhausted"] * 2
+    assert broken.asked
