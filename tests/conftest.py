@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from django.db import connection, connections
+from django.apps import apps
+from django.db import connection, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.test.utils import setup_databases, teardown_databases
 from pytest_django import DjangoDbBlocker
@@ -17,6 +18,9 @@ from pytest_django import DjangoDbBlocker
 from tests.processes import TIMEOUT, Processes, database_url
 
 pytest_plugins = ["tests.selection", "tests.declaring", "tests.scratch_project", "tests.working"]
+
+# The apps whose tables tests fill.
+EMPTIED = ("ultimat3_jobs", "app", "catalogs")
 
 database = pytest.StashKey[str]()
 
@@ -76,6 +80,25 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[Any]:
 def vendor() -> str:
     """The database of this run: "postgresql" or "sqlite"."""
     return connection.vendor
+
+
+@pytest.fixture
+def transactional_db(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """The database outside any transaction, in place of pytest-django's fixture of this name.
+
+    It empties the tables that a test has filled: to flush them all takes longer than most tests do.
+    """
+    with django_db_blocker.unblock():
+        yield
+        connection.close()
+        with transaction.atomic(), connection.cursor() as cursor:
+            for model in apps.get_models():
+                table = connection.ops.quote_name(model._meta.db_table)
+                if model._meta.app_label in EMPTIED:
+                    cursor.execute(f"SELECT 1 FROM {table} LIMIT 1")
+                    if cursor.fetchone():
+                        cursor.execute(f"DELETE FROM {table}")
+        connection.close()
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ class Source:
 
 
 def find_in_django() -> dict[str, list[Source]]:
-    """Return the catalogs of the installed Django by group, in order; of the groups in `DEMO_GROUPS` where it is set."""
+    """Return the catalogs of the installed Django by group, in order; only the groups in `DEMO_GROUPS` if it is set."""
     found: dict[str, list[Source]] = defaultdict(list)
     for file in sorted(DJANGO_FOLDER.glob(PATTERN)):
         path = PurePosixPath("django", file.relative_to(DJANGO_FOLDER).as_posix())
