@@ -36,12 +36,9 @@ def main(arguments: list[str]) -> int:
         else:
             server, url = "an embedded PostgreSQL", stack.enter_context(embedded_postgres())
         runs = [("SQLite", SQLITE), (server, url)]
-        statuses, totals = [], Counter[str]()
-        for name, database_url in runs:
-            print(f"\n== The suite on {name}", flush=True)
-            report = folder / f"{len(statuses)}.xml"
-            statuses.append(run_pytest(database_url, report, arguments))
-            totals += count(report)
+        print("The suite runs on both databases side by side; PostgreSQL's output follows SQLite's.", flush=True)
+        statuses = run_side_by_side(runs, folder, arguments)
+        totals = sum((count(folder / f"{number}.xml") for number in range(len(runs))), Counter[str]())
     failed = totals["failures"] + totals["errors"]
     skipped = f", {totals['skipped']} skipped" if totals["skipped"] else ""
     print()
@@ -51,18 +48,35 @@ def main(arguments: list[str]) -> int:
     return max(abs(status) for status in statuses)
 
 
-def run_pytest(database_url: str, report: Path, arguments: list[str]) -> int:
-    """Run pytest in a process of its own, and wait until it has cleaned up, also where it is interrupted."""
-    command = [sys.executable, "-m", "pytest", f"--junit-xml={report}", *arguments]
-    pytest = subprocess.Popen(command, cwd=ROOT_DIRECTORY, env={**os.environ, "DATABASE_URL": database_url})
+def run_side_by_side(runs: list[tuple[str, str]], folder: Path, arguments: list[str]) -> list[int]:
+    """Run pytest on each database in a process of its own, and print what they say one after the other.
+
+    The processes are waited for until they have cleaned up, also where they are interrupted.
+    """
+    started: list[tuple[str, subprocess.Popen[bytes], Path]] = []
+    for number, (name, database_url) in enumerate(runs):
+        log = folder / f"{number}.log"
+        command = [sys.executable, "-m", "pytest", f"--junit-xml={folder / f'{number}.xml'}", *arguments]
+        environment = {**os.environ, "DATABASE_URL": database_url}
+        with log.open("wb") as output:
+            target = None if number == 0 else output
+            process = subprocess.Popen(command, cwd=ROOT_DIRECTORY, env=environment, stdout=target, stderr=target)
+        started.append((name, process, log))
     try:
-        return pytest.wait()
+        for number, (name, process, log) in enumerate(started):
+            print(f"\n== The suite on {name}", flush=True)
+            process.wait()
+            if number:
+                print(log.read_text(errors="replace"), flush=True)
     except (KeyboardInterrupt, SystemExit) as stopped:
-        # A Ctrl-C has reached pytest as well; a SIGTERM has not.
-        if isinstance(stopped, SystemExit):
-            pytest.send_signal(signal.SIGINT)
-        pytest.wait(PYTEST_ENDS)
+        for _, process, _ in started:
+            # A Ctrl-C has reached pytest as well; a SIGTERM has not.
+            if isinstance(stopped, SystemExit) and process.poll() is None:
+                process.send_signal(signal.SIGINT)
+        for _, process, _ in started:
+            process.wait(PYTEST_ENDS)
         raise
+    return [process.returncode for _, process, _ in started]
 
 
 def count(report: Path) -> Counter[str]:

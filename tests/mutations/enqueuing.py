@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutations.mutation import Mutation
+from tests.mutations.mutation import POSTGRESQL, SQLITE, Mutation
 
 MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
@@ -18,6 +18,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="reused = holder.fingerprint != request.fingerprint",
         new="reused = False",
         test="tests/test_conflicts.py::test_the_same_key_with_another_input_is_refused_outside_and_inside",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="reused key refused",
@@ -67,7 +68,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="ordered = sorted(requests, key=lambda request: (request.namespace, request.id))",
         new="ordered = list(requests)",
         test="tests/test_enqueue_many.py::test_batches_that_share_keys_in_opposite_orders_do_not_deadlock",
-        vendors=("postgresql",),
+        vendors=POSTGRESQL,
     ),
     Mutation(
         guard="mode required",
@@ -96,6 +97,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="return connection.in_atomic_block or not connection.get_autocommit()",
         new="return connection.in_atomic_block",
         test="tests/test_enqueue.py::test_without_autocommit_it_is_staged",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="tables asked for first",
@@ -110,6 +112,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="msgspec.structs.replace(self.request, id=uuid7())",
         new="self.request",
         test="tests/test_job.py::test_a_call_that_is_enqueued_twice_joins_or_is_a_row_of_its_own",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="NUL",
@@ -117,6 +120,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old='if "\\x00" in text:',
         new="if False:",
         test="tests/test_refusals.py::test_a_transaction_in_which_it_is_refused_goes_on",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="lone surrogate",
@@ -124,7 +128,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="            text.encode()\n",
         new="            pass\n",
         test="tests/test_refusals.py::test_it_is_refused_before_any_statement",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="NaN",
@@ -132,7 +136,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="if not math.isfinite(number):",
         new="if False:",
         test="tests/test_refusals.py::test_it_is_refused_before_any_statement",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="NaN of a Decimal",
@@ -140,7 +144,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="if not value.is_finite():",
         new="if False:",
         test="tests/test_refusals.py::test_it_is_refused_before_any_statement",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="64 bits",
@@ -148,7 +152,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="if not -(2 ** (INTEGER_BITS - 1)) <= number < 2 ** (INTEGER_BITS - 1):",
         new="if False:",
         test="tests/test_refusals.py::test_it_is_refused_before_any_statement",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="negative zero",
@@ -156,7 +160,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="return number + 0.0",
         new="return number",
         test="tests/test_round_trip.py::test_a_fitting_value_becomes_the_declared_type",
-        vendors=("sqlite",),  # PostgreSQL takes the sign away itself
+        vendors=SQLITE,  # PostgreSQL takes the sign away itself
     ),
     Mutation(
         guard="numbers written out",
@@ -164,7 +168,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="        if self._has_floats:\n",
         new="        if False:\n",
         test="tests/test_round_trip.py::test_every_float_comes_back_to_its_last_bit",
-        vendors=("postgresql",),
+        vendors=POSTGRESQL,
     ),
     Mutation(
         guard="size",
@@ -172,7 +176,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="if len(text) > max_bytes:",
         new="if False:",
         test="tests/test_refusals.py::test_it_is_refused_before_any_statement",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="size unfolded",
@@ -180,7 +184,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="if self._seen > self._limit:",
         new="if False:",
         test="tests/test_inputs.py::test_a_small_object_that_unfolds_into_a_huge_one_is_refused_at_once",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="depth",
@@ -188,7 +192,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="if depth > MAX_DEPTH:",
         new="if False:",
         test="tests/test_refusals.py::test_it_is_refused_before_any_statement",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="nothing dropped",
@@ -196,7 +200,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="        if text != sent:\n",
         new="        if False:\n",
         test="tests/test_inputs.py::test_what_a_record_would_drop_in_silence_is_refused",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="keys that collide",
@@ -204,7 +208,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="            if text in plain:\n",
         new="            if False:\n",
         test="tests/test_refusals.py::test_it_is_refused_before_any_statement",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="records remade",
@@ -212,7 +216,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="        if self._has_remakers:\n",
         new="        if False:\n",
         test="tests/test_inputs.py::test_what_a_record_makes_of_itself_is_looked_at_too",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="plain JSON alone",
@@ -220,7 +224,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="        if self._json_only:\n            raise",
         new="        if False:\n            raise",
         test="tests/test_refusals.py::test_it_is_refused_before_any_statement",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="offset of seconds",
@@ -228,7 +232,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="value if exact else value.astimezone(UTC)",
         new="value",
         test="tests/test_round_trip.py::test_a_fitting_value_becomes_the_declared_type",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="stored input: unknown field",
@@ -236,7 +240,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="forbid_unknown_fields=True",
         new="forbid_unknown_fields=False",
         test="tests/test_inputs.py::test_a_stored_input_that_no_longer_fits_says_where",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="stored input: never a crash",
@@ -244,7 +248,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="except (msgspec.DecodeError, UnicodeError, RecursionError) as error:",
         new="except msgspec.ValidationError as error:",
         test="tests/test_inputs.py::test_a_stored_input_that_is_damaged_is_an_input_error",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="canonical text",
@@ -252,7 +256,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old='text = msgspec.json.encode(kept, order="sorted")',
         new="text = msgspec.json.encode(kept)",
         test="tests/test_inputs.py::test_equal_inputs_have_equal_text",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="defaults in their type",
@@ -260,7 +264,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="return lambda: decoder.decode(text)",
         new="return lambda: default",
         test="tests/test_inputs.py::test_a_default_comes_as_the_declared_type_and_fresh_each_time",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="blank key",
@@ -268,7 +272,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="if key is None or (isinstance(key, str) and not key.strip()):",
         new="if False:",
         test="tests/test_refusals.py::test_it_is_refused_before_any_statement",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="blank tenant",
@@ -276,7 +280,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="if tenant is None or (isinstance(tenant, str) and not tenant.strip()):",
         new="if False:",
         test="tests/test_refusals.py::test_it_is_refused_before_any_statement",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="bounded keys and tenants",
@@ -284,7 +288,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="if len(text) > limit:",
         new="if False:",
         test="tests/test_refusals.py::test_it_is_refused_before_any_statement",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="text of keys and tenants",
@@ -292,7 +296,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="    if fault is not None:\n",
         new="    if False:\n",
         test="tests/test_refusals.py::test_it_is_refused_before_any_statement",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="key callables name parameters",
@@ -300,7 +304,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="if not by_name or name not in names:",
         new="if False:",
         test="tests/test_keys.py::test_a_key_that_cannot_work_is_refused_when_declared",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="key required",
@@ -308,7 +312,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="if isinstance(idempotency_key, _Missing):",
         new="if False:",
         test="tests/test_job.py::test_a_key_must_be_declared",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="tenant required",
@@ -316,7 +320,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="if isinstance(tenant, _Missing):",
         new="if False:",
         test="tests/test_job.py::test_a_tenant_must_be_declared",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="one job a name",
@@ -324,7 +328,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="if other is not None and _place(other.func) != _place(definition.func):",
         new="if False:",
         test="tests/test_registry.py::test_two_jobs_on_one_name_are_refused",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="one name a job",
@@ -332,7 +336,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="if other.func is definition.func and other.name != definition.name:",
         new="if False:",
         test="tests/test_registry.py::test_one_function_under_two_names_is_refused",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="jobs are discovered",
@@ -340,7 +344,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old='        autodiscover_modules("jobs")\n',
         new="",
         test="tests/test_discovery.py::test_jobs_of_every_app_are_found_at_the_start",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="moments in UTC",
@@ -348,7 +352,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="return moment.astimezone(UTC), timedelta(0)",
         new="return moment, timedelta(0)",
         test="tests/test_options.py::test_a_bad_option_is_refused_at_the_enqueue",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="no negative delay",
@@ -356,7 +360,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="if length < timedelta(0):",
         new="if False:",
         test="tests/test_options.py::test_a_bad_option_is_refused_at_the_enqueue",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="labels",
@@ -364,7 +368,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="and value.isprintable()",
         new="",
         test="tests/test_options.py::TestOnBehalfOf::test_what_names_nobody_is_refused",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="input never logged",
@@ -372,7 +376,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old='emit("jobs.key.reused", level=logging.WARNING, name=request.name, job=receipt.id)',
         new='emit("jobs.key.reused", level=logging.WARNING, name=request.name, job=receipt.id, input=request.input)',
         test="tests/test_conflicts.py::test_a_reused_key_can_be_warned_of_and_joined",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="description holds no key",
@@ -380,6 +384,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         old='"while_running": self.while_running,',
         new='"while_running": self.while_running, "k": self.key_of({"n": 1}),',
         test="tests/test_job.py::test_a_description_is_plain_json_without_key_and_input",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
 )

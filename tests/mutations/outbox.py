@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutations.mutation import Mutation
+from tests.mutations.mutation import POSTGRESQL, SQLITE, Mutation
 
 MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
@@ -11,7 +11,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="ORDER BY staged_at, id\n",
         new="ORDER BY id\n",
         test="tests/outbox/test_relay.py::test_a_move_takes_a_batch_of_what_was_staged_first",
-        vendors=("postgresql",),
+        vendors=POSTGRESQL,
     ),
     Mutation(
         guard="order of the relay: staged_at",
@@ -19,7 +19,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="ORDER BY o.staged_at, o.id ",
         new="ORDER BY o.id ",
         test="tests/outbox/test_relay.py::test_a_move_takes_a_batch_of_what_was_staged_first",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="order of the relay: id",
@@ -27,7 +27,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="ORDER BY staged_at, id\n",
         new="ORDER BY staged_at, id DESC\n",
         test="tests/outbox/test_relay.py::test_of_rows_staged_at_one_moment_the_lower_ids_go_first",
-        vendors=("postgresql",),
+        vendors=POSTGRESQL,
     ),
     Mutation(
         guard="order of the relay: id",
@@ -35,7 +35,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="ORDER BY o.staged_at, o.id ",
         new="ORDER BY o.staged_at, o.id DESC ",
         test="tests/outbox/test_relay.py::test_of_rows_staged_at_one_moment_the_lower_ids_go_first",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="order within a move",
@@ -43,7 +43,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="sorted(map(_request, staged), key=lambda request: (request.requested_at, request.id))",
         new="list(map(_request, staged))",
         test="tests/outbox/test_relay.py::test_of_one_key_in_one_move_the_row_that_was_staged_first_gets_it",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="order of one key within a batch",
@@ -58,7 +58,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="FOR UPDATE;",
         new="FOR UPDATE SKIP LOCKED;",
         test="tests/outbox/test_relay_concurrency.py::test_a_second_relay_waits_for_the_first_and_overtakes_nothing",
-        vendors=("postgresql",),
+        vendors=POSTGRESQL,
     ),
     Mutation(
         guard="relays take turns: the lock",
@@ -66,7 +66,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="\nFOR UPDATE;",
         new=";",
         test="tests/outbox/test_relay_concurrency.py::test_a_second_relay_waits_for_the_first_and_overtakes_nothing",
-        vendors=("postgresql",),
+        vendors=POSTGRESQL,
     ),
     Mutation(
         guard="a silent relay is ended",
@@ -74,7 +74,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="    AND (SELECT set_config('idle_in_transaction_session_timeout', '30s', true)) IS NOT NULL\n",
         new="",
         test="tests/outbox/test_relay_concurrency.py::test_a_relay_that_falls_silent_on_its_way_holds_the_others_back_for_a_while_only",
-        vendors=("postgresql",),
+        vendors=POSTGRESQL,
     ),
     Mutation(
         guard="a move is one transaction",
@@ -96,7 +96,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="outcome IS NULL AND kind",
         new="kind",
         test="tests/outbox/test_relay.py::test_a_row_that_was_decided_is_not_decided_again",
-        vendors=("postgresql",),
+        vendors=POSTGRESQL,
     ),
     Mutation(
         guard="a decided row is not taken again",
@@ -104,7 +104,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="o.outcome IS NULL AND o.kind",
         new="o.kind",
         test="tests/outbox/test_relay.py::test_a_row_that_was_decided_is_not_decided_again",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="a decided row is not marked again",
@@ -112,7 +112,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old=" AND coalesce(o.outcome, '') = ''",
         new="",
         test="tests/outbox/test_relay.py::test_a_row_that_was_decided_is_not_decided_again",
-        vendors=("postgresql",),
+        vendors=POSTGRESQL,
     ),
     Mutation(
         guard="a decided row is not marked again",
@@ -120,7 +120,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old=" AND x_outbox.outcome IS NULL",
         new="",
         test="tests/outbox/test_relay.py::test_a_row_that_was_decided_is_not_decided_again",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="events are left alone",
@@ -128,7 +128,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old=" AND kind = 'job'",
         new="",
         test="tests/outbox/test_relay.py::test_events_are_left_alone",
-        vendors=("postgresql",),
+        vendors=POSTGRESQL,
     ),
     Mutation(
         guard="events are left alone",
@@ -136,7 +136,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old=" AND o.kind = 'job'",
         new="",
         test="tests/outbox/test_relay.py::test_events_are_left_alone",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="a reused key is set aside",
@@ -172,7 +172,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old='    run(alias, "stage", {"rows": rows.encode(map(rows.request_row, requests))})',
         new='    from concurrent.futures import ThreadPoolExecutor\n    ThreadPoolExecutor(1).submit(run, alias, "stage", {"rows": rows.encode(map(rows.request_row, requests))}).result()',
         test="tests/outbox/test_stage.py::test_a_transaction_that_rolls_back_leaves_no_trace",
-        vendors=("postgresql",),
+        vendors=POSTGRESQL,
     ),
     Mutation(
         guard="staged on the caller's connection",
@@ -180,7 +180,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old='    run(alias, "stage", {"rows": rows.encode(map(rows.request_row, requests))})',
         new='    from concurrent.futures import ThreadPoolExecutor\n    ThreadPoolExecutor(1).submit(run, alias, "stage", {"rows": rows.encode(map(rows.request_row, requests))}).result()',
         test="tests/outbox/test_stage.py::test_a_savepoint_that_rolls_back_takes_its_own_work_along_and_no_other",
-        vendors=("postgresql",),
+        vendors=POSTGRESQL,
     ),
     Mutation(
         guard="nothing hangs on the commit",
@@ -202,7 +202,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old='    if is_open and mode != "direct":\n',
         new="    if False:\n",
         test="tests/outbox/test_stage.py::test_staging_does_not_wait_for_a_key_that_an_open_transaction_holds",
-        vendors=("postgresql",),
+        vendors=POSTGRESQL,
     ),
     Mutation(
         guard="no read before the first write",
@@ -210,7 +210,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="            take_turn(alias)\n",
         new="            pass\n",
         test="tests/outbox/test_relay_processes.py::test_an_enqueue_can_open_a_transaction_that_begins_without_the_write_lock",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="staged_at does not stand still",
@@ -218,7 +218,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="r.traceparent, clock_timestamp()\n",
         new="r.traceparent, transaction_timestamp()\n",
         test="tests/outbox/test_stage.py::test_time_counts_from_the_staging_and_not_from_the_begin_of_the_transaction",
-        vendors=("postgresql",),
+        vendors=POSTGRESQL,
     ),
     Mutation(
         guard="parts of bounded size",
@@ -254,7 +254,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="            self._thread.join(timeout)",
         new="            pass",
         test="tests/test_loops.py::test_stopping_waits_for_the_pass_on_its_way_and_starts_no_other",
-        vendors=("sqlite",),
+        vendors=SQLITE,
     ),
     Mutation(
         guard="a failing pass gives up its connection",
