@@ -62,3 +62,10 @@ def test_e002_a_renewal_over_a_third_of_the_lease_is_reported_with_one_that_is_n
 
     assert parse_duration(proposed[1]) > timedelta(0)
     assert ours(setting | {"RENEWAL": proposed[1]}) == []
+
+
+def test_e002_of_a_lease_too_short_for_any_renewal_says_to_lengthen_it() -> None:
+    (message,) = ours({"LEASE": "2ms", "RENEWAL": "1ms"})
+
+    assert message.id == "ultimat3_jobs.E002"
+    assert message.hint == 'set ULTIMAT3_JOBS["LEASE"] to "30s"'

@@ -207,3 +207,30 @@ def test_outside_a_transaction_many_callers_of_one_key_make_one_job(
 
     assert {result.id for result in results} == {JobRow.objects.get().id}
     assert sorted(result.deduped for result in results) == [False] + [True] * 7
+
+
+@pytest.mark.postgresql_only(reason=ONE_WRITER)
+def test_a_batch_that_deadlocks_with_a_callers_transaction_starts_over(in_threads: InThreads, settings: Any) -> None:
+    @job(name="tests.number", idempotency_key="{n}", tenant=NO_TENANT)
+    def number(run: Run, n: int) -> None: ...
+
+    batch_inside = threading.Event()
+    settings.ULTIMAT3_JOBS = {"OUTBOX": {"MODE": "direct"}}
+
+    def takes_keys_out_of_order() -> None:
+        with transaction.atomic(), connection.cursor() as cursor:
+            # The other one is to be the victim: it looks for a deadlock long before this one does.
+            cursor.execute("SET LOCAL deadlock_timeout = '1min'")
+            number.enqueue(n=2)
+            batch_inside.set()
+            wait_for(another_waits_for_this_one, "the batch waits for the second key")
+            number.enqueue(n=1)
+
+    def batch() -> list[EnqueueResult]:
+        assert batch_inside.wait(TIMEOUT)
+        return number.enqueue_many([{"n": 1}, {"n": 2}])
+
+    _, results = in_threads(takes_keys_out_of_order, batch)
+
+    assert [result.deduped for result in results] == [True, True]
+    assert JobRow.objects.filter(name="tests.number").count() == 2

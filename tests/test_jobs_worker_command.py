@@ -58,10 +58,12 @@ def test_its_options_are_the_workers(options: list[Any]) -> None:
         (["--queues", " , "], "name at least one queue"),
         (["--exclude-queues", ""], "name at least one queue"),
         (["--queues", "a,b", "--exclude-queues", "b"], "--queues and --exclude-queues both name b"),
-        (["--concurrency", "0"], "'0' is not a whole number of 1 or more"),
-        (["--concurrency", "-1"], "'-1' is not a whole number of 1 or more"),
-        (["--concurrency", "many"], "'many' is not a whole number of 1 or more"),
-        (["--concurrency", "1.5"], "'1.5' is not a whole number of 1 or more"),
+        (["--concurrency", "0"], "'0' is not a whole number from 1"),
+        (["--concurrency", "-1"], "'-1' is not a whole number from 1"),
+        (["--concurrency", "many"], "'many' is not a whole number from 1"),
+        (["--concurrency", "1001"], "'1001' is not a whole number from 1 to 1000"),
+        (["--concurrency", "9" * 5_000], "is not a whole number from 1 to 1000"),
+        (["--concurrency", "1.5"], "'1.5' is not a whole number from 1"),
     ],
 )
 def test_options_that_cannot_be_meant_are_refused(options: list[Any], arguments: list[str], reason: str) -> None:

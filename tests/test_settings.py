@@ -106,7 +106,7 @@ def test_an_unknown_key_like_no_other_is_refused_with_all_there_are(value: Any) 
 
 WRONG: dict[str, list[Any]] = {
     "DEFAULT_QUEUE": ["", " ", "q" * 101, "a,b", " padded", "line\nbreak", "nul\x00", "\ud800", 5, None],
-    "CONCURRENCY": [0, -1, 1.5, "3", True, None],
+    "CONCURRENCY": [0, -1, 1.5, "3", True, None, 1_001],
     "LEASE": [0, -1, "0s", "soon", "", float("nan"), float("inf"), timedelta(0), True, None],
     "RENEWAL": [0, "-1s", None],
     "DRAIN_TIMEOUT": [0, [], None],

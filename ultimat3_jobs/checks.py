@@ -28,7 +28,9 @@ def check_settings(**_: Any) -> list[CheckMessage]:
             Error(
                 f'ULTIMAT3_JOBS["RENEWAL"] is {format_duration(settings.renewal)}, over a third of "LEASE" '
                 f"({format_duration(settings.lease)}): one late renewal and a job runs twice at once",
-                hint=f'set ULTIMAT3_JOBS["RENEWAL"] to "{format_duration(longest)}" or less',
+                hint=f'set ULTIMAT3_JOBS["RENEWAL"] to "{format_duration(longest)}" or less'
+                if longest
+                else 'set ULTIMAT3_JOBS["LEASE"] to "30s"',
                 id="ultimat3_jobs.E002",
             )
         ]

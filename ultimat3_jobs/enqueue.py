@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from django.db import connections, transaction
+from django.db import OperationalError, connections, transaction
 
 from ultimat3_jobs.aliases import in_transaction, outbox_alias, queue_alias
 from ultimat3_jobs.batches import batches
@@ -30,6 +30,10 @@ from ultimat3_jobs.logs import emit
 from ultimat3_jobs.outbox.stage import stage, take_turn
 from ultimat3_jobs.records import EnqueueRequest, Receipt
 from ultimat3_jobs.settings import get_settings
+
+DEADLOCK = "40P01"
+"""PostgreSQL's code for a transaction that was ended because it and another waited for one another."""
+DEADLOCK_TRIES = 3
 
 
 class EnqueueResult(msgspec.Struct, frozen=True):
@@ -160,11 +164,19 @@ def _queue(requests: Sequence[EnqueueRequest], on_conflict: OnConflict, *, in_ba
         return _queue_batch(requests, on_conflict)
     # In one order over all batches, so that two batches in two transactions never wait for one another in a ring.
     ordered = sorted(requests, key=lambda request: (request.namespace, request.id))
-    results: dict[UUID, EnqueueResult] = {}
-    with transaction.atomic(using=queue_alias()):
-        for batch in batches(ordered):
-            asked = [request.id for request in batch]
-            results.update(zip(asked, _queue_batch(batch, on_conflict), strict=True))
+    alias = queue_alias()
+    # Another transaction may still take keys in an order of its own. Where ours ends here, it can start over.
+    tries = 1 if in_transaction(alias) else DEADLOCK_TRIES
+    for left in reversed(range(tries)):
+        try:
+            with transaction.atomic(using=alias):
+                queued = [result for batch in batches(ordered) for result in _queue_batch(batch, on_conflict)]
+            break
+        except OperationalError as error:
+            if not left or getattr(error.__cause__, "sqlstate", "") != DEADLOCK:
+                raise
+            emit("jobs.enqueue.deadlock", level=logging.WARNING, requests=len(requests))
+    results = {request.id: result for request, result in zip(ordered, queued, strict=True)}
     return [results[request.id] for request in requests]
 
 

@@ -18,6 +18,8 @@ from ultimat3_jobs.errors import SettingsInvalid
 from ultimat3_jobs.text import MAX_QUEUE, is_queue_name
 
 NAME = "ULTIMAT3_JOBS"
+MAX_CONCURRENCY = 1_000
+"""Threads that one process starts at most; each has a database connection."""
 OutboxMode = Literal["auto", "required", "direct"]
 
 
@@ -114,6 +116,12 @@ def _positive_int(path: str, value: Any) -> int:
     return value
 
 
+def _concurrency(path: str, value: Any) -> int:
+    if _positive_int(path, value) > MAX_CONCURRENCY:
+        raise _refuse(path, value, f"a whole number from 1 to {MAX_CONCURRENCY}", "100")
+    return int(value)
+
+
 def _queue_name(path: str, value: Any) -> str:
     if not is_queue_name(value):
         wanted = f"text of 1 to {MAX_QUEUE} printable characters, no comma, no space around them"
@@ -147,7 +155,7 @@ def _outbox(path: str, value: Any) -> OutboxSettings:
 
 _READERS: dict[str, Reader] = {
     "DEFAULT_QUEUE": _queue_name,
-    "CONCURRENCY": _positive_int,
+    "CONCURRENCY": _concurrency,
     "LEASE": _positive_duration,
     "RENEWAL": _positive_duration,
     "DRAIN_TIMEOUT": _positive_duration,

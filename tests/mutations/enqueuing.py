@@ -58,9 +58,17 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="batch all or nothing",
         file="ultimat3_jobs/enqueue.py",
-        old="    with transaction.atomic(using=queue_alias()):\n",
-        new="    if True:\n",
+        old="            with transaction.atomic(using=alias):\n",
+        new="            if True:\n",
         test="tests/test_enqueue_many.py::test_one_conflict_refuses_the_whole_batch",
+    ),
+    Mutation(
+        guard="a batch that deadlocked starts over",
+        file="ultimat3_jobs/enqueue.py",
+        old="if not left or getattr",
+        new="if True or getattr",
+        test="tests/test_concurrent_enqueues.py::test_a_batch_that_deadlocks_with_a_callers_transaction_starts_over",
+        vendors=POSTGRESQL,
     ),
     Mutation(
         guard="batches in one order",

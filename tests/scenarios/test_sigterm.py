@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import signal
 
+import psycopg
 import pytest
+from django.db import connection, transaction
 
 from tests.app.jobs import once, waiting
 from tests.processes import Child, Processes, wait_for
 from tests.scenarios.effects import SHORT, ends, let_go, starts, wait_for_starts
 from tests.working import history, row, states
 from ultimat3_jobs import EnqueueResult
+
+CLAIMS_THAT_WAIT = (
+    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%claim_token = gen_random%'"
+)
 
 pytestmark = pytest.mark.usefixtures("queue")
 
@@ -84,6 +90,22 @@ def test_a_second_signal_ends_the_worker_at_once(processes: Processes) -> None:
     assert worker.wait() == 4
     # The attempt was made: the sweep counts it.
     assert (row(queued).state, row(queued).attempt) == ("running", 1)
+
+
+@pytest.mark.postgresql_only(
+    reason="SQLite waits for its lock where no signal is heard, for as long as its timeout says"
+)
+def test_a_second_signal_ends_a_worker_that_hangs_in_the_database(processes: Processes) -> None:
+    worker = processes.manage("jobs_worker", jobs=SHORT)
+    worker.wait_for_output("jobs.worker.started")
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("LOCK TABLE x_jobs IN ACCESS EXCLUSIVE MODE")
+        with psycopg.connect(processes.url, autocommit=True) as outside:
+            wait_for(lambda: outside.execute(CLAIMS_THAT_WAIT).fetchone() != (0,), "the claim hangs")
+        worker.kill(signal.SIGTERM)
+        worker.kill(signal.SIGINT)
+
+        assert worker.wait() == 4
 
 
 def test_sigterm_in_the_middle_of_claims_loses_nothing(processes: Processes) -> None:

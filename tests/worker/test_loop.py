@@ -18,6 +18,7 @@ from ultimat3_jobs.drivers.database.driver import DatabaseDriver
 from ultimat3_jobs.models import OutboxEntry
 from ultimat3_jobs.records import ClaimedJob, QueueSelection
 from ultimat3_jobs.worker import loop
+from ultimat3_jobs.worker.claim import claim
 from ultimat3_jobs.worker.drain import Ending
 
 pytestmark = pytest.mark.usefixtures("queue")
@@ -364,3 +365,18 @@ def test_each_worker_has_an_identity_of_its_own() -> None:
 
     assert row(first).claimed_by == row(second).claimed_by != row(third).claimed_by
     assert len(row(third).claimed_by) == 32
+
+
+def test_a_job_whose_claim_is_lost_before_its_body_begins_is_not_started() -> None:
+    started: list[int] = []
+    queued = declare(lambda _, n: started.append(n)).enqueue(n=1)
+    worker = loop.Worker(loop.WorkerOptions())
+    (active,) = claim(DatabaseDriver(), worker=worker.id, free=1, lease=timedelta(seconds=30), queues=QueueSelection())
+    worker._inflight.add(active)
+    assert worker._inflight.lose(active)
+
+    worker._attempt(active)
+
+    assert started == []
+    assert len(worker._inflight) == 0
+    assert row(queued).state == "running"  # whoever owns it now has not been disturbed

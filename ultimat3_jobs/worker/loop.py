@@ -201,6 +201,8 @@ class Worker:
 
     def _attempt(self, active: ActiveRun) -> None:
         try:
+            if active.lost:
+                return  # before its body began: another worker has the job, or soon will
             outcome = execute(active.job, active.run)
             if self._inflight.end(active):
                 settle(self._driver, active.job, outcome, patience=self._settings.lease)

@@ -14,6 +14,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ultimat3_jobs.records import QueueSelection
+from ultimat3_jobs.settings import MAX_CONCURRENCY
 from ultimat3_jobs.worker.drain import Ending
 from ultimat3_jobs.worker.loop import Worker, WorkerOptions
 
@@ -79,6 +80,7 @@ def _queue_names(text: str) -> tuple[str, ...]:
 
 
 def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+    # Longer text than this is no number that could be meant, and may be too long for int().
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or not 1 <= int(text) <= MAX_CONCURRENCY:  # noqa: PLR2004
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {MAX_CONCURRENCY}")
     return int(text)
