@@ -253,7 +253,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="stored input: never a crash",
         file="ultimat3_jobs/inputs.py",
-        old="except (msgspec.DecodeError, UnicodeError, RecursionError) as error:",
+        old="except (msgspec.DecodeError, UnicodeError, RecursionError, TypeError) as error:",
         new="except msgspec.ValidationError as error:",
         test="tests/test_inputs.py::test_a_stored_input_that_is_damaged_is_an_input_error",
         vendors=SQLITE,
