@@ -32,6 +32,8 @@ TIMEOUT = 120  # seconds for one test; a guard's absence may also show as a test
 BASELINE_TIMEOUT = 900
 # Nobody reads how an assertion of a mutated run failed, and rewriting assertions takes longer than most tests.
 PYTEST_ARGUMENTS = ["-x", "-q", "--reuse-db", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:faker"]
+# A mutated run may leave a connection open, which must not stand in the way of its exit status.
+PYTEST_ARGUMENTS += ["-p", "no:unraisableexception"]
 TESTS_FAILED = 1  # pytest's exit status; others say that nothing was tested
 
 

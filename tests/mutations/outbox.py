@@ -268,6 +268,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         file="ultimat3_jobs/loops.py",
         old="            except Exception as error:",
         new="            except ZeroDivisionError as error:",
-        test="tests/outbox/test_relay_failures.py::test_a_table_that_stays_locked_is_logged_and_waited_out",
+        test="tests/test_loops.py::test_a_failing_pass_is_logged_and_the_loop_backs_off_and_goes_on",
+        vendors=SQLITE,
     ),
 )
