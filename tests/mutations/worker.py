@@ -155,6 +155,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="first, active.over = not active.over, True\n            return first",
         new="active.over = True\n            return True",
         test="tests/worker/test_drain.py::test_the_end_of_a_body_that_was_told_to_stop_does_not_come_before_the_hand_back",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="drain: a body that ended is not handed back",
@@ -162,6 +163,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="[one for one in inflight.all() if inflight.end(one)]",
         new="inflight.all()",
         test="tests/worker/test_drain.py::test_a_job_whose_body_has_ended_is_not_handed_back",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="drain: settlements under way are waited for",
@@ -169,6 +171,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="    _wait(inflight, bell, at_once, LAST_WORDS)\n",
         new="",
         test="tests/worker/test_drain.py::test_a_job_whose_body_has_ended_is_not_handed_back",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="drain: the hand-back is tried again",
@@ -176,6 +179,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="        close_thread_connections()\n        return driver.nack(nacks)",
         new="        raise",
         test="tests/worker/test_drain.py::test_a_hand_back_is_tried_again_on_a_fresh_connection_and_its_failure_is_told",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="drain: waits for running jobs",
@@ -183,6 +187,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="    if not _wait(inflight, bell, at_once, timeout.total_seconds()):\n        return Ending.AT_ONCE\n",
         new="",
         test="tests/worker/test_drain.py::test_leases_are_renewed_until_the_last_run_has_ended",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="drain: a second signal",
@@ -190,6 +195,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="while len(inflight) and not at_once() and",
         new="while len(inflight) and",
         test="tests/worker/test_drain.py::test_a_second_signal_ends_the_worker_at_once_and_leaves_the_job_to_the_sweep",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="a second signal where the database hangs",
@@ -205,6 +211,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="        for loop in chores:\n            loop.stop(0)\n",
         new="        for loop in (*chores, *leases):\n            loop.stop(0)\n",
         test="tests/scenarios/test_sigterm.py::test_a_job_that_runs_for_longer_than_its_lease_after_sigterm_runs_once",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="stop ends claiming",
@@ -212,6 +219,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="            if self._stopping:\n                return\n            free",
         new="            if self._stopping and self._free() == self._concurrency:\n                return\n            free",
         test="tests/worker/test_drain.py::test_running_jobs_end_and_no_other_is_claimed",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="heartbeat: three beats a lease",
@@ -219,6 +227,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="min(renewal, lease / BEATS_A_LEASE)",
         new="renewal",
         test="tests/worker/test_heartbeat.py::test_beats_come_at_least_three_times_a_lease",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="heartbeat: lost is told",
@@ -226,6 +235,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old='                self._lose(one, "another claim or a sweep owns the job")',
         new="                pass",
         test="tests/worker/test_heartbeat.py::test_a_run_whose_job_was_swept_is_told_to_stop_once_and_its_neighbour_goes_on",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="heartbeat: the run is cancelled",
@@ -233,6 +243,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="        one.run.cancelled.set()\n",
         new="",
         test="tests/worker/test_heartbeat.py::test_a_run_whose_job_was_swept_is_told_to_stop_once_and_its_neighbour_goes_on",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="heartbeat: what ended is not lost",
@@ -240,6 +251,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="if active.over or active.lost:",
         new="if active.lost:",
         test="tests/worker/test_heartbeat.py::test_a_run_that_ends_while_the_answer_is_on_the_wire_is_never_lost",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="heartbeat: lost once",
@@ -247,6 +259,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="if active.over or active.lost:",
         new="if active.over:",
         test="tests/worker/test_heartbeat.py::test_a_run_for_which_no_beat_lands_for_the_length_of_the_lease_is_told_to_stop_once",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="heartbeat: a failure is a warning",
@@ -254,6 +267,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="            except Exception as error:\n",
         new="            except ZeroDivisionError as error:\n",
         test="tests/worker/test_heartbeat.py::test_a_beat_that_fails_is_a_warning_and_the_next_one_is_right",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="heartbeat: silence is judged while a beat hangs",
@@ -269,6 +283,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="        if self._waits_its_turn:\n            return False",
         new="        if False:\n            return False",
         test="tests/worker/test_heartbeat.py::test_a_beat_that_hangs_is_silence_unless_all_writers_wait_with_it",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="heartbeat: runs that are settling are renewed",
@@ -276,6 +291,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="active = self._inflight.all()",
         new="active = [one for one in self._inflight.all() if not one.over]",
         test="tests/worker/test_heartbeat.py::test_the_leases_of_runs_that_are_being_settled_are_renewed_too",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="heartbeat: a locked row is ours",
@@ -291,6 +307,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="patient=self._driver.one_writer and not last",
         new="patient=False",
         test="tests/worker/test_housekeeping.py::test_where_writers_take_turns_a_lease_is_taken_that_two_sweeps_saw_lapsed",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="housekeeping: none right after a long wait",
@@ -298,6 +315,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="if self._seen and not waited:",
         new="if self._seen:",
         test="tests/worker/test_housekeeping.py::test_where_writers_take_turns_no_lease_is_taken_right_after_a_long_wait",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="settle: tried again",
@@ -406,6 +424,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="    except BaseException as error:\n        return _failed(error, job, definition)\n",
         new="    except Exception as error:\n        return _failed(error, job, definition)\n",
         test="tests/worker/test_execute.py::test_every_kind_of_exception_is_a_failed_attempt",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="execute: unknown names are parked",
@@ -413,6 +432,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="    if definition is None:\n",
         new="    if definition is None and job.parks:\n",
         test="tests/worker/test_execute.py::test_an_unknown_name_is_parked_for_longer_each_time_up_to_a_bound",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="execute: a bounded park",
@@ -420,6 +440,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="min(LONGEST_PARK, FIRST_PARK * 2 ** min(job.parks, _MOST_DOUBLINGS))",
         new="FIRST_PARK * 2 ** min(job.parks, _MOST_DOUBLINGS)",
         test="tests/worker/test_execute.py::test_an_unknown_name_is_parked_for_longer_each_time_up_to_a_bound",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="execute: an input that does not fit is terminal",
@@ -427,6 +448,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old='hopeless="the stored input no longer fits the signature"',
         new='hopeless=""',
         test="tests/worker/test_execute.py::test_a_stored_input_that_no_longer_fits_ends_the_job",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="execute: a result that cannot be stored is terminal",
@@ -434,6 +456,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old='hopeless="the body ended well, but its result cannot be stored"',
         new='hopeless=""',
         test="tests/worker/test_execute.py::test_a_result_that_cannot_be_stored_ends_the_job_with_a_verdict_that_says_the_body_ended",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="loop: a thread outlives whatever goes wrong",
@@ -441,6 +464,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="        except BaseException:\n            # Nothing",
         new="        except ZeroDivisionError:\n            # Nothing",
         test="tests/worker/test_loop.py::test_nothing_that_goes_wrong_around_a_body_takes_its_slot_away",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="loop: a slot's end wakes the claim",
@@ -448,6 +472,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="            self._inflight.remove(active)\n            self._wake()\n",
         new="            self._inflight.remove(active)\n",
         test="tests/worker/test_loop.py::test_a_slot_is_used_again_the_moment_its_job_has_settled",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="loop: the relay wakes the claim",
@@ -455,6 +480,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="        if moved:\n            self._wake()\n",
         new="",
         test="tests/worker/test_loop.py::test_the_relay_wakes_the_worker",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="loop: promotion wakes the claim",
@@ -462,6 +488,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="            self._on_ready()\n",
         new="            pass\n",
         test="tests/worker/test_loop.py::test_promotion_wakes_the_worker",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="loop: no more than its slots",
@@ -469,6 +496,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="return self._concurrency - len(self._inflight)",
         new="return self._concurrency",
         test="tests/worker/test_loop.py::test_as_many_bodies_run_at_once_as_were_asked_for_and_no_more",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="loop: a burst looks again after its chores",
@@ -476,6 +504,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="            pass\n        return self._claim(free)\n",
         new="            pass\n        return 0\n",
         test="tests/worker/test_loop.py::test_a_burst_does_not_miss_what_another_worker_makes_ready_meanwhile",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="failures: the verdict ends the text",
@@ -483,6 +512,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="MAX_TEXT - len(ending)) + ending",
         new="MAX_TEXT)",
         test="tests/test_failures.py::test_every_kind_of_exception_becomes_text_that_ends_with_the_verdict",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="failures: NUL and surrogates are escaped",
@@ -490,6 +520,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old='return text.replace("\\x00", "\\\\x00").encode("utf-8", "backslashreplace").decode("utf-8")',
         new="return text",
         test="tests/test_failures.py::test_the_message_is_in_the_text_with_what_a_database_refuses_escaped",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="failures: bounded",
@@ -497,6 +528,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="    if len(text) <= limit:\n",
         new="    if True:\n",
         test="tests/test_failures.py::test_a_long_text_is_bounded_with_a_mark_and_keeps_both_ends",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="classify: the last attempt",
@@ -504,6 +536,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="if attempt >= max_attempts:",
         new="if attempt > max_attempts:",
         test="tests/test_classify.py::test_attempts_follow_one_another_by_the_policy_until_the_last",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="classify: terminal classes",
@@ -511,6 +544,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="if not rule and (kind := _matching(error, retry.terminal)):",
         new="if not rule and (kind := None):",
         test="tests/test_classify.py::test_a_terminal_class_ends_the_job_on_its_attempt_and_so_does_one_that_derives_from_it",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="worker: an empty list of queues is refused",
@@ -518,6 +552,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="    if not names:\n",
         new="    if False:\n",
         test="tests/test_jobs_worker_command.py::test_options_that_cannot_be_meant_are_refused",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="lint: the host's clock",
@@ -525,6 +560,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old='"time.time".msg',
         new='"time.time_".msg',
         test="tests/scenarios/test_clock.py::test_the_lint_forbids_to_read_the_hosts_clock_anywhere_in_the_package",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="retry: dead letters alone",
