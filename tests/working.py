@@ -14,7 +14,7 @@ from pytest_django import DjangoDbBlocker
 
 from tests.app.models import Effect
 from tests.processes import TIMEOUT, wait_for
-from ultimat3_jobs import EnqueueResult, registry
+from ultimat3_jobs import NO_TENANT, EnqueueResult, Job, Run, job, registry
 from ultimat3_jobs.models import Job as JobRow
 from ultimat3_jobs.models import JobAttempt, OutboxEntry
 from ultimat3_jobs.worker.drain import Ending
@@ -38,6 +38,15 @@ def _empty() -> None:
 
 def _threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("ultimat3_jobs.")]
+
+
+def declare(work: Callable[[Run, int], Any], **options: Any) -> Job[..., Any]:
+    """Declare a job of one number whose body is `work`."""
+
+    def body(run: Run, n: int) -> Any:
+        return work(run, n)
+
+    return job(**{"name": "t.job", "idempotency_key": "{n}", "tenant": NO_TENANT, **options})(body)
 
 
 def run_due(**options: Any) -> Ending:

@@ -503,7 +503,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         file="ultimat3_jobs/worker/loop.py",
         old="            pass\n        return self._claim(free)\n",
         new="            pass\n        return 0\n",
-        test="tests/worker/test_loop.py::test_a_burst_does_not_miss_what_another_worker_makes_ready_meanwhile",
+        test="tests/worker/test_burst.py::test_a_burst_does_not_miss_what_another_worker_makes_ready_meanwhile",
         vendors=SQLITE,
     ),
     Mutation(

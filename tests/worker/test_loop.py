@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -12,8 +11,8 @@ from django.db import OperationalError, transaction
 
 from tests import raising
 from tests.processes import wait_for
-from tests.working import age, history, row, run_due, states, working
-from ultimat3_jobs import NO_TENANT, Job, Retry, Run, job, registry
+from tests.working import age, declare, history, row, run_due, states, working
+from ultimat3_jobs import NO_TENANT, Retry, Run, job, registry
 from ultimat3_jobs.drivers.database.driver import DatabaseDriver
 from ultimat3_jobs.models import OutboxEntry
 from ultimat3_jobs.records import ClaimedJob, QueueSelection
@@ -22,15 +21,6 @@ from ultimat3_jobs.worker.claim import claim
 from ultimat3_jobs.worker.drain import Ending
 
 pytestmark = pytest.mark.usefixtures("queue")
-
-
-def declare(work: Callable[[Run, int], Any], **options: Any) -> Job[..., Any]:
-    """Declare a job of one number."""
-
-    def body(run: Run, n: int) -> Any:
-        return work(run, n)
-
-    return job(**{"name": "t.job", "idempotency_key": "{n}", "tenant": NO_TENANT, **options})(body)
 
 
 class AtOnce:
@@ -106,72 +96,6 @@ def test_a_worker_serves_its_queues_alone(selection: QueueSelection, done: set[s
     run_due(queues=selection)
 
     assert {name for name, one in queued.items() if row(one).state == "done"} == done
-
-
-def test_a_burst_runs_what_is_staged_and_what_falls_due_but_waits_for_nothing() -> None:
-    work = declare(lambda run, n: None)
-    with transaction.atomic():
-        staged = work.enqueue(1)
-    due, later = work.using(run_after="1h").enqueue(2), work.using(run_after="3h").enqueue(3)
-    age(7_200, "run_at")
-
-    assert run_due() is Ending.DRAINED
-
-    assert [row(one.id).state for one in (due, later)] == ["done", "delayed"]
-    assert OutboxEntry.objects.get(pk=staged.id).outcome == "published"
-    assert states() == {"done": 2, "delayed": 1}
-
-
-def test_a_burst_runs_what_its_own_jobs_enqueue() -> None:
-    def enqueue_another(run: Run, n: int) -> None:
-        if n:
-            with transaction.atomic():
-                work.enqueue(n - 1)
-
-    work = declare(enqueue_another)
-    work.enqueue(3)
-
-    run_due(concurrency=1)
-
-    assert states() == {"done": 4}
-
-
-def test_a_burst_retries_what_is_due_again_at_once() -> None:
-    def fail(run: Run, n: int) -> None:
-        raise ValueError(n)
-
-    queued = declare(fail, retry=Retry(attempts=4, delay=0)).enqueue(1)
-
-    run_due(concurrency=1)
-
-    assert (row(queued).state, row(queued).attempt) == ("dead", 4)
-
-
-class Promoting(DatabaseDriver):
-    """Another worker makes a job ready just after a claim that found none."""
-
-    promoted = 0
-
-    def claim(self, *, worker: str, limit: int, lease: timedelta, queues: QueueSelection) -> list[ClaimedJob]:
-        jobs = super().claim(worker=worker, limit=limit, lease=lease, queues=queues)
-        if not jobs and not self.promoted:
-            age(7_200, "run_at")
-            self.promoted = super().promote(limit=10)
-        return jobs
-
-    def promote(self, *, limit: int) -> int:
-        return 0
-
-
-def test_a_burst_does_not_miss_what_another_worker_makes_ready_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = Promoting()
-    monkeypatch.setattr(loop, "get_driver", lambda: driver)
-    queued = declare(lambda run, n: None).using(run_after="1h").enqueue(1)
-
-    run_due(concurrency=1)
-
-    assert driver.promoted == 1
-    assert row(queued).state == "done"
 
 
 def test_a_worker_without_a_relay_leaves_the_outbox_alone() -> None:
@@ -269,26 +193,6 @@ def test_a_claim_that_fails_is_logged_and_tried_again(
 
     assert row(queued).state == "done"
     assert sum(r.message.startswith("jobs.worker.claim-failed") for r in caplog.records) == 2
-
-
-def test_a_burst_whose_chores_fail_for_a_while_goes_on(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(loop, "FIRST_BACKOFF", 0.01)
-    left = [OperationalError("the connection is gone")]
-
-    def relay_all() -> int:
-        if left:
-            raise left.pop()
-        return 0
-
-    monkeypatch.setattr(loop, "relay_all", relay_all)
-    queued = declare(lambda run, n: None).enqueue(1)
-
-    assert run_due(concurrency=1) is Ending.DRAINED
-
-    assert row(queued).state == "done"
-    assert any(r.message.startswith("jobs.worker.claim-failed") for r in caplog.records)
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), SystemExit(1), KeyboardInterrupt()], ids=repr)
