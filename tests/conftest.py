@@ -103,7 +103,7 @@ def transactional_db(django_db_setup: None, django_db_blocker: DjangoDbBlocker) 
 
 @pytest.fixture
 def processes(transactional_db: None, tmp_path: Path) -> Iterator[Processes]:
-    """Child processes on the test database; they are ended, then the tables are flushed."""
+    """Child processes on the test database; they are ended, then the tables are emptied."""
     with Processes(tmp_path, database_url()) as started:
         yield started
 

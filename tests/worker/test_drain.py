@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -131,18 +131,24 @@ def test_what_does_not_end_in_time_is_handed_back_without_burning_an_attempt(
         handed_back(worker, body, queued)
 
 
+def obedient(body: Body) -> Callable[[Run], None]:
+    """Return what a body does that stops when it is told to."""
+
+    def obey(run: Run) -> None:
+        body.runs.append(run)
+        body.started.release()
+        assert run.cancelled.wait(30)
+        body.ended.set()
+        run.check_cancelled()
+
+    return obey
+
+
 def test_a_body_that_stops_when_it_is_told_to_burns_no_attempt(settings: Any) -> None:
     settings.ULTIMAT3_JOBS = {**JOBS, "DRAIN_TIMEOUT": "100ms"}
     one = Body()
 
-    def obedient(run: Run) -> None:
-        one.runs.append(run)
-        one.started.release()
-        assert run.cancelled.wait(30)
-        one.ended.set()
-        run.check_cancelled()
-
-    queued = declare(obedient, attempts=1).enqueue(1)
+    queued = declare(obedient(one), attempts=1).enqueue(1)
     with working(concurrency=1) as worker:
         started(one)
         worker.stop()
@@ -175,14 +181,7 @@ def test_the_end_of_a_body_that_was_told_to_stop_does_not_come_before_the_hand_b
 
     monkeypatch.setattr(loop, "Inflight", Watched)
 
-    def obedient(run: Run) -> None:
-        one.runs.append(run)
-        one.started.release()
-        assert run.cancelled.wait(30)
-        one.ended.set()
-        run.check_cancelled()
-
-    queued = declare(obedient, attempts=1).enqueue(1)
+    queued = declare(obedient(one), attempts=1).enqueue(1)
     with working(concurrency=1) as worker:
         started(one)
         worker.stop()
