@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.app.working_jobs import dying, once, waiting
+from tests.app.working_jobs import atomically, dying, once, waiting
 
-__all__ = ["dying", "once", "waiting"]
+__all__ = ["atomically", "dying", "once", "waiting"]
