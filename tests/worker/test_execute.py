@@ -187,10 +187,12 @@ def test_a_terminal_class_ends_the_job_at_once_as_its_policy_keeps_it() -> None:
     assert (outcome.stop, outcome.dead_letter) == (Stop.TERMINAL, False)
 
 
-def test_an_input_that_a_body_got_wrong_for_another_job_is_a_failed_attempt_like_others() -> None:
+def test_an_input_that_a_body_got_wrong_for_another_job_ends_it_since_no_attempt_mends_it() -> None:
     declare(raiser(InputInvalid("of another job", fix="mend it")))
+    outcome = executed()
 
-    assert isinstance(executed(), Retrying)
+    assert isinstance(outcome, Buried)
+    assert outcome.stop is Stop.TERMINAL
 
 
 @dataclass
