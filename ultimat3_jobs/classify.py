@@ -7,10 +7,10 @@ from datetime import timedelta
 
 from ultimat3_jobs.durations import format_duration, parse_duration
 from ultimat3_jobs.error_registry import ErrorRetry, find_by_class, find_by_code
-from ultimat3_jobs.failures import class_name
 from ultimat3_jobs.retry import Retry
 from ultimat3_jobs.retry_after import read_retry_after
 from ultimat3_jobs.states import Stop
+from ultimat3_jobs.traces import class_name
 
 
 @dataclass(frozen=True)

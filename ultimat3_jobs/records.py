@@ -99,7 +99,11 @@ class Failure(msgspec.Struct, frozen=True):
     error_class: str
     error_place: str
     cause: str  # groups failures of one class at one place of one job
-    text: str  # message, traceback and, last, the verdict
+    text: str  # all of it and, last, the verdict: kept on the job
+    # Kept apart in the history.
+    message: str = ""
+    traceback: str = ""  # with its causes and the members of a group
+    rule: str = ""  # what classified the error
 
 
 class NackKind(StrEnum):

@@ -30,6 +30,15 @@ def bounded(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def shortened(text: str, limit: int) -> str:
+    """Return at most `limit` characters: the beginning and, since what matters comes last, more of the end."""
+    if len(text) <= limit:
+        return text
+    mark = f"\n... [{len(text) - limit} and some characters left out] ...\n"
+    head = limit // 4
+    return text[:head] + mark + text[len(text) - (limit - head - len(mark)) :]
+
+
 def is_label(value: object, longest: int) -> TypeGuard[str]:
     """Whether it is text that reads as one name in a list: not blank, printable, without space around it.
 

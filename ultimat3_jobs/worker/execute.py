@@ -12,6 +12,7 @@ from ultimat3_jobs.errors import InputInvalid, ResultInvalid
 from ultimat3_jobs.failures import class_name, describe_failure
 from ultimat3_jobs.inputs import encode_result
 from ultimat3_jobs.records import ClaimedJob
+from ultimat3_jobs.settings import get_settings
 from ultimat3_jobs.worker.attempt import in_surroundings
 from ultimat3_jobs.worker.outcome import Buried, Outcome, Parked, Retrying, Succeeded
 
@@ -38,7 +39,7 @@ def execute(job: ClaimedJob, run: Run) -> Outcome:
     except BaseException as error:
         return _failed(error, job, definition)
     try:
-        return Succeeded(encode_result(result))
+        return Succeeded(encode_result(result, max_bytes=get_settings().max_result_bytes))
     except BaseException as error:
         invalid = ResultInvalid(
             f"the body of {definition.name} ended well, but its result cannot be stored: {_cause(error)}",
@@ -56,7 +57,7 @@ def _failed(error: BaseException, job: ClaimedJob, definition: JobDefinition, *,
         error, attempt=job.attempt, max_attempts=job.max_attempts, retry=definition.retry, hopeless=hopeless
     )
     body = f"{definition.func.__module__}.{definition.func.__qualname__}"
-    failure = describe_failure(error, verdict=decision.verdict, body=body)
+    failure = describe_failure(error, verdict=decision.verdict, body=body, rule=decision.rule)
     if decision.stop is None:
         return Retrying(failure, decision.delay)
     return Buried(failure, decision.stop, definition.retry.dead_letter)
