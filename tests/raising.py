@@ -38,6 +38,13 @@ class MuteError(Exception):
     __repr__ = __str__
 
 
+class StammeringError(Exception):
+    """Fails in an ordinary way where it is asked for its text."""
+
+    def __str__(self) -> str:
+        return str(self.args[7])
+
+
 class _Nameless(type):
     def __getattribute__(cls, name: str) -> Any:
         if name in ("__name__", "__qualname__", "__module__"):
@@ -159,6 +166,7 @@ KINDS: dict[str, Callable[[], BaseException]] = {
     "strange class": _strange,
     "chained": _chained,
     "mute": MuteError,
+    "stammering": StammeringError,
     "lying": lambda: LyingError("lies"),
     "unaskable": lambda: UnaskableError("asked"),
     "nameless": lambda: NamelessError("nameless"),

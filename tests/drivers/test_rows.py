@@ -297,6 +297,17 @@ def test_a_failure_and_its_history_are_one_transaction(
     assert (the_job().state, history()) == ("running", [])
 
 
+def test_a_cancel_and_its_history_are_one_transaction(
+    harness: DatabaseHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (claim,) = harness.running("k")
+    breaks_at(monkeypatch, "log_repairs", repairs)
+    with pytest.raises(LostConnectionError):
+        harness.driver().cancel([claim.id])
+
+    assert (the_job().state, history()) == ("running", [])
+
+
 def test_a_retry_and_its_history_are_one_transaction(harness: DatabaseHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     job = JobFactory(state="dead")
     breaks_at(monkeypatch, "log_repairs", repairs)
