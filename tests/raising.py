@@ -38,6 +38,13 @@ class MuteError(Exception):
     __repr__ = __str__
 
 
+class StammeringError(Exception):
+    """Fails in an ordinary way where it is asked for its text."""
+
+    def __str__(self) -> str:
+        return str(self.args[7])
+
+
 class _Nameless(type):
     def __getattribute__(cls, name: str) -> Any:
         if name in ("__name__", "__qualname__", "__module__"):
@@ -59,6 +66,33 @@ class UnmovableError(Exception):
 
     def __setattr__(self, name: str, value: object) -> None:
         raise SystemExit("no attributes")
+
+
+class LyingGroupError(ExceptionGroup[Exception]):
+    """A group that has no end of members where it is asked."""
+
+    @property
+    def exceptions(self) -> Any:
+        while True:
+            yield self
+
+
+class _LyingText(str):
+    """Text that raises wherever it is used."""
+
+    __slots__ = ()
+
+    def _refuse(self, *args: Any) -> Any:
+        raise SystemExit("no use")
+
+    __len__ = __getitem__ = __add__ = __format__ = __hash__ = __eq__ = replace = encode = _refuse  # type: ignore[assignment]
+
+
+class LyingTextError(Exception):
+    """Its text is none that can be used."""
+
+    def __str__(self) -> str:
+        return _LyingText("a text")
 
 
 def body(error: BaseException) -> NoReturn:
@@ -92,6 +126,21 @@ def _chained() -> Exception:
     return chained
 
 
+def _long_chain() -> Exception:
+    last = ValueError("link 4999")
+    for number in reversed(range(4_999)):
+        error = ValueError(f"link {number}")
+        error.__cause__, last = last, error
+    return last
+
+
+def _deep_groups() -> Exception:
+    group = ExceptionGroup("level 499", [ValueError("lowest")])
+    for level in reversed(range(499)):
+        group = ExceptionGroup(f"level {level}", [group] * 12)
+    return group
+
+
 KINDS: dict[str, Callable[[], BaseException]] = {
     "plain": lambda: ValueError("plain"),
     "declined": lambda: DeclinedError("declined"),
@@ -105,6 +154,11 @@ KINDS: dict[str, Callable[[], BaseException]] = {
     "Aborted": lambda: Aborted("told to stop"),
     "group": lambda: ExceptionGroup("several", [ValueError("one"), TypeError("two")]),
     "base group": lambda: BaseExceptionGroup("several", [SystemExit(1), KeyboardInterrupt()]),
+    "lying group": lambda: LyingGroupError("several", [ValueError("one")]),
+    "deep groups": _deep_groups,
+    "long chain": _long_chain,
+    "lying text": lambda: LyingTextError("text"),
+    "code": lambda: SystemExit("X_NO"),
     "NUL": lambda: ValueError("a NUL \x00"),
     "surrogate": lambda: ValueError("a lone surrogate \ud800"),
     "10 MB": lambda: ValueError("x" * 10_000_000),
@@ -112,6 +166,7 @@ KINDS: dict[str, Callable[[], BaseException]] = {
     "strange class": _strange,
     "chained": _chained,
     "mute": MuteError,
+    "stammering": StammeringError,
     "lying": lambda: LyingError("lies"),
     "unaskable": lambda: UnaskableError("asked"),
     "nameless": lambda: NamelessError("nameless"),

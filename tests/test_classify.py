@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from tests import raising
-from ultimat3_jobs import Retry
+from ultimat3_jobs import Retry, error_registry, register_error_retry
 from ultimat3_jobs.classify import Decision, decide
-from ultimat3_jobs.errors import InputInvalid
+from ultimat3_jobs.errors import DeclarationInvalid, InputInvalid, MigrationMissing
 from ultimat3_jobs.states import Stop
+
+
+@pytest.fixture(autouse=True)
+def _isolated() -> Iterator[None]:
+    """Forget what a test registers."""
+    with error_registry.isolated():
+        yield
+
+
+class UpstreamError(Exception):
+    """What a service says."""
+
+
+class OverloadedError(UpstreamError):
+    """It will answer later."""
+
 
 PLAIN = Retry(attempts=3, delay="10s", jitter=False)
 
@@ -71,8 +89,17 @@ def test_without_a_dead_letter_the_verdict_says_failed() -> None:
     assert decided(KeyError(), 1, retry=policy).verdict.startswith("failed (terminal)")
 
 
-def test_an_input_that_a_body_got_wrong_itself_follows_the_policy() -> None:
-    assert decided(InputInvalid("of another job", fix="mend it")).stop is None
+def test_the_packages_own_errors_come_with_an_answer() -> None:
+    wrong, away = InputInvalid("of another job", fix="mend it"), MigrationMissing("no table", fix="migrate")
+
+    assert (decided(wrong).stop, decided(wrong).rule) == (
+        Stop.TERMINAL,
+        "ultimat3_jobs.errors.InputInvalid is terminal",
+    )
+    assert (decided(away).stop, decided(away).rule) == (
+        None,
+        "ultimat3_jobs.errors.DriverUnavailable is retryable",
+    )
 
 
 def test_an_exception_is_what_it_is_not_what_it_says() -> None:
@@ -88,3 +115,134 @@ def test_every_kind_of_exception_is_decided_alike(kind: str) -> None:
     assert decided(error).stop is None
     assert decided(error, 3).stop is Stop.EXHAUSTED
     assert decided(error, retry=Retry(terminal=(ZeroDivisionError,))).stop is None
+
+
+def test_the_nearest_registered_class_decides() -> None:
+    register_error_retry({Exception: "retryable", UpstreamError: "terminal", OverloadedError: "retryable"})
+    rules = {type(error): (decided(error).stop, decided(error).rule) for error in (UpstreamError(), OverloadedError())}
+
+    assert rules == {
+        UpstreamError: (Stop.TERMINAL, f"{__name__}.UpstreamError is terminal"),
+        OverloadedError: (None, f"{__name__}.OverloadedError is retryable"),
+    }
+    assert decided(type("Derived", (OverloadedError,), {})()).stop is None
+    assert decided(ValueError()).rule == "Exception is retryable"
+    assert decided(SystemExit()).rule == "", "it is no Exception"
+
+
+def test_a_retryable_error_stops_at_the_last_attempt() -> None:
+    register_error_retry({UpstreamError: "retryable"})
+
+    assert decided(UpstreamError(), 2).delay == timedelta(seconds=20)
+    assert decided(UpstreamError(), 3).stop is Stop.EXHAUSTED
+
+
+def test_the_jobs_own_terminal_classes_go_first_then_the_class_then_the_code() -> None:
+    error = OverloadedError()
+    error.code = "X_OVERLOADED"  # type: ignore[attr-defined]
+    register_error_retry({"X_OVERLOADED": "terminal"})
+    assert decided(error).rule == "code X_OVERLOADED is terminal"
+    register_error_retry({UpstreamError: "retryable"})
+    assert decided(error).rule == f"{__name__}.UpstreamError is retryable"
+    own = decided(error, retry=Retry(terminal=(UpstreamError,)))
+    assert own.rule == f"{__name__}.UpstreamError is terminal for this job"
+
+
+def test_the_last_registration_counts_the_packages_own_included() -> None:
+    register_error_retry({InputInvalid: "retryable"})
+
+    assert decided(InputInvalid("x", fix="y")).stop is None
+
+
+def test_what_was_registered_in_an_isolated_block_is_forgotten() -> None:
+    with error_registry.isolated():
+        register_error_retry({UpstreamError: "terminal", "X_FULL": "terminal"})
+
+    error = UpstreamError()
+    error.code = "X_FULL"  # type: ignore[attr-defined]
+    assert decided(error).rule == ""
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        None,
+        [UpstreamError],
+        {UpstreamError: "fatal"},
+        {UpstreamError: None},
+        {UpstreamError: ["terminal"]},
+        {UpstreamError(): "terminal"},
+        {int: "terminal"},
+        {3: "terminal"},
+        {"ValueError": "terminal"},
+        {"X_": "terminal"},
+        {"x_full": "terminal"},
+        {"X_FULL\n": "terminal"},
+    ],
+    ids=repr,
+)
+def test_rubbish_is_refused_and_registers_nothing(wrong: Any) -> None:
+    with pytest.raises(DeclarationInvalid) as caught:
+        register_error_retry({OverloadedError: "terminal", **wrong} if isinstance(wrong, dict) else wrong)
+
+    assert caught.value.fix == 'register_error_retry({ConnectionError: "retryable"})'
+    assert decided(OverloadedError()).rule == ""
+
+
+def after(seconds: object) -> UpstreamError:
+    """Return an error that says how long to wait."""
+    error = UpstreamError("busy")
+    error.retry_after = seconds  # type: ignore[attr-defined]
+    return error
+
+
+def test_an_error_that_says_how_long_is_waited_for_as_long_within_the_policys_bound() -> None:
+    register_error_retry({UpstreamError: "retry-after"})
+
+    assert decided(after(45)) == Decision(
+        "retry in 45s, as the error says: attempt 1 of 3 failed",
+        delay=timedelta(seconds=45),
+        rule=f"{__name__}.UpstreamError is retry-after",
+    )
+    assert decided(after(0)).delay == timedelta(0)
+    assert decided(after(1e300)).delay == timedelta(hours=1)
+    assert decided(after(90), retry=Retry(max_delay="1m")).delay == timedelta(minutes=1)
+    assert decided(after(45), retry=Retry(delay="1s", jitter=True)).delay == timedelta(seconds=45)
+    assert decided(after(45), 3).stop is Stop.EXHAUSTED, "it counts as an attempt"
+
+
+@pytest.mark.parametrize("said", [None, -1, float("nan"), float("inf"), "soon", True, object(), 10**400])
+def test_an_error_that_does_not_say_follows_the_policy(said: object) -> None:
+    register_error_retry({UpstreamError: "retry-after"})
+
+    assert decided(after(said)).delay == timedelta(seconds=10)
+    assert decided(after(said)).verdict == "retry in 10s: attempt 1 of 3 failed"
+
+
+def test_what_an_error_says_counts_only_where_it_is_registered() -> None:
+    assert decided(after(45)).delay == timedelta(seconds=10)
+
+
+@pytest.mark.parametrize("kind", raising.KINDS)
+@pytest.mark.parametrize("answer", ["terminal", "retryable", "retry-after"])
+def test_every_kind_of_exception_can_be_registered_and_decided(kind: str, answer: Any) -> None:
+    error = raising.KINDS[kind]()
+    register_error_retry({type(error): answer, "X_NO": "terminal"})
+
+    decision = decided(error)
+    assert decision.rule.endswith(f" is {answer}")
+    assert decision.stop is (Stop.TERMINAL if answer == "terminal" else None)
+
+
+class HostileError(Exception):
+    """Raises whatever it is asked for."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise SystemExit(name)
+
+
+def test_an_error_that_raises_where_it_is_asked_is_decided_all_the_same() -> None:
+    register_error_retry({"X_NO": "terminal"})
+    assert decided(HostileError()).rule == ""
+    register_error_retry({HostileError: "retry-after"})
+    assert decided(HostileError()).delay == timedelta(seconds=10)

@@ -26,6 +26,7 @@ NAMES = {
     "Run",
     "current_tenant",
     "job",
+    "register_error_retry",
 }
 DOCUMENTED = [getattr(ultimat3_jobs, name) for name in sorted(NAMES - {"NO_TENANT"})]
 

@@ -45,6 +45,8 @@ def test_every_setting_is_read() -> None:
             "DRAIN_TIMEOUT": timedelta(seconds=7),
             "POLL": 0.5,
             "MAX_INPUT_BYTES": 1_000,
+            "MAX_RESULT_BYTES": 2_000,
+            "RELEASE": "2026.3.1 (ab12)",
             "TENANT_CONTEXT": "contextlib.nullcontext",
             "OUTBOX": {"MODE": "required", "BATCH": 10},
         }
@@ -57,6 +59,8 @@ def test_every_setting_is_read() -> None:
             drain_timeout=timedelta(seconds=7),
             poll=timedelta(seconds=0.5),
             max_input_bytes=1_000,
+            max_result_bytes=2_000,
+            release="2026.3.1 (ab12)",
             tenant_context="contextlib.nullcontext",
             outbox=OutboxSettings("required", 10),
         )
@@ -112,6 +116,8 @@ WRONG: dict[str, list[Any]] = {
     "DRAIN_TIMEOUT": [0, [], None],
     "POLL": [0, "now", None],
     "MAX_INPUT_BYTES": [0, "1k", 1.0, None],
+    "MAX_RESULT_BYTES": [0, "1k", 1.0, None],
+    "RELEASE": [" ", "a\nb", "a\x00", "x" * 101, None, 3],
     "TENANT_CONTEXT": ["", "nowhere", "no.such.module", "os.nothing", "os.sep", 5, object],
     "OUTBOX": [
         *(None, 5, "auto", {"MODE": "AUTO"}, {"MODE": None}, {"MODE": []}),

@@ -9,6 +9,7 @@ A job's way through the package is seven hops, each in a file named after its ve
 from ultimat3_jobs.context import Run, current_tenant
 from ultimat3_jobs.control import Aborted
 from ultimat3_jobs.enqueue import EnqueueResult
+from ultimat3_jobs.error_registry import register_error_retry
 from ultimat3_jobs.errors import JobsError
 from ultimat3_jobs.job import Job, JobCall, job
 from ultimat3_jobs.keys import NO_TENANT
@@ -25,5 +26,6 @@ __all__ = [
     "Run",
     "current_tenant",
     "job",
+    "register_error_retry",
 ]
 __version__ = "0.1.0.dev0"

@@ -235,13 +235,25 @@ class InputCodec:
         )
 
 
-def encode_result(value: Any) -> str | None:
+def encode_result(value: Any, *, max_bytes: int) -> str | None:
     """Return what a body returned as JSON, or None where it returned nothing.
+
+    Args:
+        value: what it returned.
+        max_bytes: size of the encoded result at most.
 
     Raises:
         InputInvalid: where it cannot be stored.
     """
-    return None if value is None else msgspec.json.encode(to_plain(value, "$")).decode()
+    if value is None:
+        return None
+    text = msgspec.json.encode(to_plain(value, "$", limit=max_bytes))
+    if len(text) > max_bytes:
+        raise InputInvalid(
+            f"at `$`, it is {len(text)} bytes, over the {max_bytes} of MAX_RESULT_BYTES",
+            fix='store it in a model or a file and return its key; or raise ULTIMAT3_JOBS["MAX_RESULT_BYTES"]',
+        )
+    return text.decode()
 
 
 def _input_signature(func: Callable[..., Any]) -> inspect.Signature:

@@ -100,7 +100,11 @@ class Failure(msgspec.Struct, frozen=True):
     error_class: str
     error_place: str
     cause: str  # groups failures of one class at one place of one job
-    text: str  # message, traceback and, last, the verdict
+    text: str  # all of it and, last, the verdict: kept on the job
+    # Kept apart in the history.
+    message: str = ""
+    traceback: str = ""  # with its causes and the members of a group
+    rule: str = ""  # what classified the error
 
 
 class NackKind(StrEnum):
@@ -194,5 +198,14 @@ class RetryVerdict(StrEnum):
 
     RETRIED = "retried"
     NOT_FOUND = "not-found"
-    NOT_RETRYABLE = "not-retryable"  # live, done, cancelled
+    NOT_RETRYABLE = "not-retryable"  # live, done, cancelled, or in a state that this build does not know
     KEY_HELD = "key-held"  # another row has taken its key since
+    SUPERSEDED = "superseded"  # a newer dead letter of its key was retried by the same call
+
+
+class CancelVerdict(StrEnum):
+    """What became of one request to cancel a job."""
+
+    CANCELLED = "cancelled"
+    NOT_FOUND = "not-found"
+    NOT_CANCELLABLE = "not-cancellable"  # it has ended, or is in a state that this build does not know

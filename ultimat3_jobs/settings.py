@@ -15,11 +15,12 @@ from django.utils.module_loading import import_string
 
 from ultimat3_jobs.durations import parse_duration
 from ultimat3_jobs.errors import SettingsInvalid
-from ultimat3_jobs.text import MAX_QUEUE, is_queue_name
+from ultimat3_jobs.text import MAX_QUEUE, is_label, is_queue_name
 
 NAME = "ULTIMAT3_JOBS"
 MAX_CONCURRENCY = 1_000
 """Threads that one process starts at most; each has a database connection."""
+MAX_RELEASE = 100
 OutboxMode = Literal["auto", "required", "direct"]
 
 
@@ -51,6 +52,10 @@ class Settings:
     """How often an idle worker or relay looks for work."""
     max_input_bytes: int = 256 * 1024
     """Size of a job's encoded input at most."""
+    max_result_bytes: int = 256 * 1024
+    """Size of what a body returns, encoded, at most."""
+    release: str = ""
+    """Name of the deployed code (a version, a commit), kept with every failure: in which one it was seen."""
     tenant_context: str | None = None
     """Dotted path of a context manager taking a tenant (str), entered around every body that has one."""
     outbox: OutboxSettings = field(default_factory=OutboxSettings)
@@ -129,6 +134,13 @@ def _queue_name(path: str, value: Any) -> str:
     return value
 
 
+def _release(path: str, value: Any) -> str:
+    if value != "" and not is_label(value, MAX_RELEASE):
+        wanted = f"text of up to {MAX_RELEASE} printable characters, no space around them"
+        raise _refuse(path, value, wanted, '"2026.3.1"')
+    return str(value)
+
+
 def _dotted_path(path: str, value: Any) -> str | None:
     if value is None:
         return None
@@ -161,6 +173,8 @@ _READERS: dict[str, Reader] = {
     "DRAIN_TIMEOUT": _positive_duration,
     "POLL": _positive_duration,
     "MAX_INPUT_BYTES": _positive_int,
+    "MAX_RESULT_BYTES": _positive_int,
+    "RELEASE": _release,
     "TENANT_CONTEXT": _dotted_path,
     "OUTBOX": _outbox,
 }

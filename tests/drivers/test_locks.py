@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from tests.drivers.factories import JobFactory
+from tests.drivers.factories import LONG_AGO, JobFactory
 from tests.drivers.harness import DatabaseHarness
 from tests.processes import TIMEOUT, wait_for
 from ultimat3_jobs.drivers.database import enqueue as database_enqueue
+from ultimat3_jobs.drivers.database import rows
 from ultimat3_jobs.models import Job
 from ultimat3_jobs.records import Renewal, RetryVerdict
 from ultimat3_jobs.sql import run
@@ -140,6 +141,49 @@ def test_settlements_lock_in_one_order(harness: DatabaseHarness, write: Callable
     harness.running(*"abcde")
 
     meet_in_the_middle(harness, settle(write))
+
+
+@rows_are_locked
+@pytest.mark.parametrize(
+    ("repair", "state"), [("retry", "dead"), ("cancel", "running"), ("release_keys_for", "failed")]
+)
+def test_repairs_lock_in_one_order(harness: DatabaseHarness, repair: str, state: str) -> None:
+    for name in "abcde":
+        JobFactory(state=state, idempotency_key=name)
+        if repair == "release_keys_for":
+            JobFactory(state="done", idempotency_key=name, key_until=LONG_AGO)
+
+    def by_key(harness: DatabaseHarness, names: str) -> object:
+        # The statement itself: the driver hands its batches over in one order already.
+        ids = dict(Job.objects.filter(state=state, idempotency_key__in=names).values_list("idempotency_key", "id"))
+        batch = rows.encode({"id": ids[name].hex} for name in names)
+        return run("default", repair, {"rows": batch, "by": "", "reason": ""})
+
+    meet_in_the_middle(harness, by_key)
+
+
+@rows_are_locked
+def test_retries_take_keys_in_the_order_of_the_enqueue(harness: DatabaseHarness) -> None:
+    # The order of the ids, and of most collations, is the other one.
+    letters = [JobFactory(state="dead", idempotency_key=name).id for name in "edcbaDCBA"]
+    names = sorted("ABCDabcde")
+
+    def retry() -> object:
+        with connection.cursor() as cursor:
+            cursor.execute("SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off")
+        return harness.driver().retry(letters)
+
+    def enqueue() -> object:
+        with harness.transaction():
+            return harness.enqueue(*(name for name in names if name != "a"))
+
+    with harness.taken_back():
+        harness.enqueue("a")
+        first = harness.meanwhile(retry)
+        second = harness.begun(enqueue)
+        wait_for(lambda: harness.waiting() == 2, "both wait, for the open key or for one another")
+    first(), second()  # a deadlock is raised here
+    assert Job.objects.filter(state="ready").count() == 9
 
 
 @rows_are_locked

@@ -13,7 +13,7 @@ from tests.drivers.factories import JobFactory
 from tests.drivers.harness import DatabaseHarness
 from tests.processes import wait_for
 from ultimat3_jobs.drivers.database import driver as database_driver
-from ultimat3_jobs.drivers.database import settlements
+from ultimat3_jobs.drivers.database import repairs, settlements
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.models import Job, JobAttempt
 from ultimat3_jobs.records import Ack, Claim, Failure, Nack
@@ -174,9 +174,22 @@ def test_a_failure_in_the_history_says_who_what_and_when(harness: DatabaseHarnes
     job, entry = the_job(), JobAttempt.objects.get()
 
     assert (entry.job_id, entry.worker) == (job.id, "worker")
-    assert (entry.error_class, entry.message) == (FAILURE.error_class, FAILURE.text)
+    assert (entry.error_class, entry.message) == (FAILURE.error_class, FAILURE.text), "it has no message of its own"
+    assert (entry.traceback, entry.rule, entry.release) == ("", "", "")
     assert (entry.started_at, entry.next_run_at) == (job.started_at, job.run_at)
     assert entry.finished_at is not None
+
+
+def test_message_traceback_rule_and_release_are_kept_apart(harness: DatabaseHarness, settings: Any) -> None:
+    settings.ULTIMAT3_JOBS = {"RELEASE": "2026.3.1"}
+    (claim,) = harness.running("k")
+    failure = Failure("E", "place", "c", "all of it", message="why", traceback="where", rule="E is terminal")
+    harness.driver().nack([Nack.bury(claim, stop=Stop.TERMINAL, failure=failure)])
+    entry = JobAttempt.objects.get()
+
+    assert (entry.message, entry.traceback, entry.rule) == ("why", "where", "E is terminal")
+    assert (entry.release, entry.decision, entry.next_run_at) == ("2026.3.1", "terminal", None)
+    assert the_job().last_error == "all of it"
 
 
 def test_a_retry_in_the_history_says_who_and_why(harness: DatabaseHarness) -> None:
@@ -284,9 +297,20 @@ def test_a_failure_and_its_history_are_one_transaction(
     assert (the_job().state, history()) == ("running", [])
 
 
+def test_a_cancel_and_its_history_are_one_transaction(
+    harness: DatabaseHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (claim,) = harness.running("k")
+    breaks_at(monkeypatch, "log_repairs", repairs)
+    with pytest.raises(LostConnectionError):
+        harness.driver().cancel([claim.id])
+
+    assert (the_job().state, history()) == ("running", [])
+
+
 def test_a_retry_and_its_history_are_one_transaction(harness: DatabaseHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     job = JobFactory(state="dead")
-    breaks_at(monkeypatch, "log_retries", database_driver)
+    breaks_at(monkeypatch, "log_repairs", repairs)
     with pytest.raises(LostConnectionError):
         harness.driver().retry([job.id])
 

@@ -516,7 +516,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         guard="failures: NUL and surrogates are escaped",
-        file="ultimat3_jobs/failures.py",
+        file="ultimat3_jobs/text.py",
         old='return text.replace("\\x00", "\\\\x00").encode("utf-8", "backslashreplace").decode("utf-8")',
         new="return text",
         test="tests/test_failures.py::test_the_message_is_in_the_text_with_what_a_database_refuses_escaped",
@@ -524,7 +524,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         guard="failures: bounded",
-        file="ultimat3_jobs/failures.py",
+        file="ultimat3_jobs/text.py",
         old="    if len(text) <= limit:\n",
         new="    if True:\n",
         test="tests/test_failures.py::test_a_long_text_is_bounded_with_a_mark_and_keeps_both_ends",
@@ -541,8 +541,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="classify: terminal classes",
         file="ultimat3_jobs/classify.py",
-        old="if not rule and (kind := _matching(error, retry.terminal)):",
-        new="if not rule and (kind := None):",
+        old="    own = _matching(error, retry.terminal)\n",
+        new="    own = None\n",
         test="tests/test_classify.py::test_a_terminal_class_ends_the_job_on_its_attempt_and_so_does_one_that_derives_from_it",
         vendors=SQLITE,
     ),
@@ -565,7 +565,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="retry: dead letters alone",
         file="ultimat3_jobs/sql/postgresql/retry.sql",
-        old="AND j.state || '' IN ('dead', 'failed')",
+        old="    WHERE j.state || '' IN ('dead', 'failed')\n",
         new="",
         test="tests/test_jobs_command.py::test_what_is_not_dead_is_refused_with_the_reason_twice_and_left_as_it_is",
         vendors=POSTGRESQL,
@@ -573,7 +573,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="retry: dead letters alone",
         file="ultimat3_jobs/sql/sqlite/retry.sql",
-        old="    AND state IN ('dead', 'failed')\n",
+        old=" AND j.state IN ('dead', 'failed')",
         new="",
         test="tests/test_jobs_command.py::test_what_is_not_dead_is_refused_with_the_reason_twice_and_left_as_it_is",
         vendors=SQLITE,

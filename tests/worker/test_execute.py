@@ -193,10 +193,12 @@ def test_a_terminal_class_ends_the_job_at_once_as_its_policy_keeps_it() -> None:
     assert (outcome.stop, outcome.dead_letter) == (Stop.TERMINAL, False)
 
 
-def test_an_input_that_a_body_got_wrong_for_another_job_is_a_failed_attempt_like_others() -> None:
+def test_an_input_that_a_body_got_wrong_for_another_job_ends_it_since_no_attempt_mends_it() -> None:
     declare(raiser(InputInvalid("of another job", fix="mend it")))
+    outcome = executed()
 
-    assert isinstance(executed(), Retrying)
+    assert isinstance(outcome, Buried)
+    assert outcome.stop is Stop.TERMINAL
 
 
 @dataclass
@@ -232,6 +234,38 @@ def test_a_result_that_cannot_be_stored_ends_the_job_with_a_verdict_that_says_th
     assert outcome.failure.text.endswith(
         "verdict: dead (terminal): the body ended well, but its result cannot be stored; attempt 1 of 3"
     )
+
+
+@pytest.mark.parametrize(
+    "result",
+    ["x" * 999, [0] * 1_000, {"a": {"b": "é" * 500}}, ["\n" * 499]],
+    ids=["text", "many", "deep", "escaped"],
+)
+def test_a_result_over_its_bound_ends_the_job_like_one_that_cannot_be_stored(settings: Any, result: object) -> None:
+    settings.ULTIMAT3_JOBS = {"MAX_RESULT_BYTES": 1_000}
+    declare(returner(result))
+    outcome = executed()
+
+    assert isinstance(outcome, Buried)
+    assert outcome.stop is Stop.TERMINAL
+    assert "1000" in outcome.failure.message
+    assert outcome.failure.rule == "the body ended well, but its result cannot be stored"
+    assert outcome.failure.text.endswith(f"verdict: dead (terminal): {outcome.failure.rule}; attempt 1 of 3")
+
+
+def test_a_result_within_its_bound_is_stored(settings: Any) -> None:
+    settings.ULTIMAT3_JOBS = {"MAX_RESULT_BYTES": 1_000}
+    declare(returner("x" * 998))
+
+    assert executed() == Succeeded(f'"{"x" * 998}"')
+
+
+def test_a_failure_carries_the_rule_that_classified_it() -> None:
+    declare(raiser(raising.DeclinedError("no")), retry=Retry(terminal=(raising.DeclinedError,)))
+    outcome = executed()
+
+    assert isinstance(outcome, Buried)
+    assert outcome.failure.rule == "tests.raising.DeclinedError is terminal for this job"
 
 
 def returner(result: object) -> Callable[..., Any]:

@@ -257,7 +257,9 @@ def test_every_kind_of_exception_settles_its_job_and_the_worker_goes_on() -> Non
         assert (kind, job_row.state, job_row.stop) == (kind, "dead", "attempts-exhausted")
         assert job_row.last_error.endswith("\nverdict: dead (attempts-exhausted): attempt 1 of 1 was the last")
         assert job_row.error_class
-        assert len(history(one)) == 1
+        (kept,) = history(one)
+        assert (kept.error_class, kept.decision) == (job_row.error_class, "attempts-exhausted")
+        assert "in fail" in kept.traceback
 
 
 def test_each_worker_has_an_identity_of_its_own() -> None:

@@ -16,6 +16,7 @@ from ultimat3_jobs.errors import InputInvalid, LeaseLost, ResultInvalid
 from ultimat3_jobs.failures import class_name, describe_failure
 from ultimat3_jobs.inputs import encode_result
 from ultimat3_jobs.records import ClaimedJob
+from ultimat3_jobs.settings import get_settings
 from ultimat3_jobs.worker.attempt import in_surroundings
 from ultimat3_jobs.worker.outcome import Buried, Committed, Outcome, Parked, Retrying, RolledBack, Succeeded
 
@@ -68,7 +69,7 @@ class _Ended(BaseException):
 def _alone(body: Callable[[], Any], job: ClaimedJob, definition: JobDefinition) -> Outcome:
     result = body()
     try:
-        return Succeeded(encode_result(result))
+        return Succeeded(_encoded(result))
     except BaseException as error:
         return _result_refused(error, job, definition)
 
@@ -77,7 +78,7 @@ def _in_one(transaction: Transaction, body: Callable[[], Any], job: ClaimedJob, 
     with transaction() as finish:
         result = body()
         try:
-            text = encode_result(result)
+            text = _encoded(result)
         except BaseException as error:
             raise _Ended(_result_refused(error, job, definition)) from None
         try:
@@ -85,6 +86,10 @@ def _in_one(transaction: Transaction, body: Callable[[], Any], job: ClaimedJob, 
         except LeaseLost as error:
             raise _Ended(RolledBack(error.cause)) from None
     return Committed()
+
+
+def _encoded(result: Any) -> str | None:
+    return encode_result(result, max_bytes=get_settings().max_result_bytes)
 
 
 def _result_refused(error: BaseException, job: ClaimedJob, definition: JobDefinition) -> Outcome:
@@ -105,7 +110,7 @@ def _failed(error: BaseException, job: ClaimedJob, definition: JobDefinition, *,
         error, attempt=job.attempt, max_attempts=job.max_attempts, retry=definition.retry, hopeless=hopeless
     )
     body = f"{definition.func.__module__}.{definition.func.__qualname__}"
-    failure = describe_failure(error, verdict=decision.verdict, body=body)
+    failure = describe_failure(error, verdict=decision.verdict, body=body, rule=decision.rule)
     if decision.stop is None:
         return Retrying(failure, decision.delay)
     return Buried(failure, decision.stop, definition.retry.dead_letter)

@@ -12,6 +12,7 @@ import msgspec
 from ultimat3_jobs.fields import utc_text
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.records import Ack, Claim, ClaimedJob, EnqueueRequest, Lapse, Nack, NackKind
+from ultimat3_jobs.settings import get_settings
 
 _encoder = msgspec.json.Encoder()
 
@@ -103,7 +104,16 @@ def nack_row(nack: Nack) -> dict[str, Any]:
 def failure_row(nack: Nack) -> dict[str, Any]:
     """A failed attempt as a row of the `log_failures` statement."""
     decision = nack.stop if nack.kind is NackKind.BURY else nack.kind
-    return {"id": new_id(), "job_id": nack.claim.id.hex, "decision": decision}
+    failure = nack.failure
+    return {
+        "id": new_id(),
+        "job_id": nack.claim.id.hex,
+        "decision": decision,
+        "message": failure and (failure.message or failure.text),
+        "traceback": failure and failure.traceback,
+        "rule": failure and failure.rule,
+        "release": get_settings().release,
+    }
 
 
 def lapse(row: tuple[Any, ...]) -> Lapse:

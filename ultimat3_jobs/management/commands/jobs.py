@@ -44,6 +44,11 @@ def _refusal(job_id: UUID, verdict: RetryVerdict) -> JobsError:
             f"job {job_id} gave up its key when it died, and another job has taken it since",
             fix=f"{again}  # once the job that holds the key has ended",
         )
+    if verdict is RetryVerdict.SUPERSEDED:
+        return NotRetryable(
+            f"job {job_id} gave up its key when it died, and a newer dead letter of that key was retried with it",
+            fix=f"{again}  # once the newer one has ended",
+        )
     job = Job.objects.get(pk=job_id)
     return NotRetryable(
         f"job {job_id} is {job.state}; only dead and failed jobs can be retried",
