@@ -59,6 +59,17 @@ def settle(driver: Driver, job: ClaimedJob, outcome: Outcome, *, patience: timed
             return landed
 
 
+def settle_once(driver: Driver, job: ClaimedJob, outcome: Outcome) -> bool:
+    """Persist what became of a job on the caller's own connection; return whether it landed.
+
+    Raises:
+        Exception: what kept it from being written. Nothing is tried again and no connection is closed.
+    """
+    landed = _write(driver, job, outcome)()
+    _log(job, outcome, landed)
+    return landed
+
+
 def _write(driver: Driver, job: ClaimedJob, outcome: Outcome) -> Callable[[], bool]:
     if isinstance(outcome, Succeeded):
         ack = Ack(job.claim, outcome.result)
