@@ -7,6 +7,7 @@ from tests.mutations.mutation import POSTGRESQL, SQLITE, Mutation
 DRAIN = "tests/testing/test_drain.py::"
 BORROWED = "tests/testing/test_borrowed.py::"
 ASSERTIONS = "tests/testing/test_assertions.py::"
+CHECKS = "tests/test_checks.py::"
 
 MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
@@ -175,6 +176,110 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="    arguments = job.definition.codec.convert(wanted)\n",
         new="    arguments = wanted\n",
         test=f"{ASSERTIONS}test_what_was_enqueued_is_found_by_any_of_its_arguments",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="checks: E001 alone",
+        file="ultimat3_jobs/checks.py",
+        old="    if settings is None:\n        return []\n",
+        new="    if settings is None:\n        settings = Settings()\n",
+        test=f"{CHECKS}test_broken_settings_are_all_that_is_said",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="checks: E003 says which aliases there are",
+        file="ultimat3_jobs/checks.py",
+        old="    if alias not in connections:\n",
+        new="    if False:\n",
+        test=f"{CHECKS}test_e003_an_alias_that_is_not_there",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="checks: E004",
+        file="ultimat3_jobs/checks.py",
+        old='    if not connection.settings_dict["AUTOCOMMIT"]:\n',
+        new="    if False:\n",
+        test=f"{CHECKS}test_e004_autocommit_is_off",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="checks: E005",
+        file="ultimat3_jobs/checks.py",
+        old="level > READ_COMMITTED",
+        new="level > READ_COMMITTED + 1",
+        test=f"{CHECKS}test_e005_isolation_above_read_committed",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="checks: E005 in the options of the session",
+        file="ultimat3_jobs/checks.py",
+        old=' or _STRICTER.search(str(options.get("options", "")))',
+        new="",
+        test=f"{CHECKS}test_e005_isolation_above_read_committed",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="checks: E006",
+        file="ultimat3_jobs/checks.py",
+        old="    if sqlite_version_info < OLDEST_SQLITE:\n",
+        new="    if False:\n",
+        test=f"{CHECKS}test_e006_a_sqlite_that_lacks_statements",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="checks: E007 connects only where it is asked",
+        file="ultimat3_jobs/checks.py",
+        old="        if alias not in databases or isinstance(connection, str):\n",
+        new="        if isinstance(connection, str):\n",
+        test=f"{CHECKS}test_e007_a_database_that_cannot_be_reached",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="checks: E008",
+        file="ultimat3_jobs/checks.py",
+        old='    if not ours or any(_has_template(engine, "admin/change_list.html") for engine in ours):\n',
+        new="    if True:\n",
+        test=f"{CHECKS}test_e008_the_admin_finds_no_templates",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="checks: W001",
+        file="ultimat3_jobs/checks.py",
+        old='.upper() not in ("IMMEDIATE", "EXCLUSIVE")',
+        new='.upper() in ("DEFERRED",)',
+        test=f"{CHECKS}test_w001_transactions_that_begin_as_readers",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="checks: W002 knows a file that is in WAL mode",
+        file="ultimat3_jobs/checks.py",
+        old=" or _is_in_wal_mode(name)",
+        new="",
+        test=f"{CHECKS}test_w002_a_file_without_a_write_ahead_log",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="checks: W003",
+        file="ultimat3_jobs/checks.py",
+        old="timeout < SHORTEST_TIMEOUT",
+        new="timeout < 5",
+        test=f"{CHECKS}test_w003_writers_that_do_not_wait",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="checks: W004",
+        file="ultimat3_jobs/checks.py",
+        old="settings.concurrency + SPARE_CONNECTIONS",
+        new="settings.concurrency",
+        test=f"{CHECKS}test_w004_a_pool_that_is_too_small",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="checks: W004 of a pool without a size",
+        file="ultimat3_jobs/checks.py",
+        old='options.get("min_size", DEFAULT_POOL)',
+        new='options.get("min_size", 100)',
+        test=f"{CHECKS}test_w004_a_pool_that_is_too_small",
         vendors=SQLITE,
     ),
 )

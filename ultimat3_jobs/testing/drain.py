@@ -9,15 +9,17 @@ from uuid import uuid4
 
 from django.db.models import Q
 
-from ultimat3_jobs.aliases import in_transaction, outbox_alias, queue_alias
+from ultimat3_jobs.aliases import in_transaction, queue_alias
 from ultimat3_jobs.drivers import Driver, get_driver
 from ultimat3_jobs.drivers.database import rows
 from ultimat3_jobs.durations import Duration, parse_duration
 from ultimat3_jobs.errors import DrainEndless, DrainFailed
+from ultimat3_jobs.failures import MAX_LABEL, class_name
 from ultimat3_jobs.options import check_queue
 from ultimat3_jobs.records import Nack, QueueSelection
 from ultimat3_jobs.sql import run
 from ultimat3_jobs.states import WAITING
+from ultimat3_jobs.testing.assertions import outboxes
 from ultimat3_jobs.testing.borrowed import BorrowedConnections
 from ultimat3_jobs.testing.report import DrainedJob, DrainedOutcome, DrainReport
 from ultimat3_jobs.worker.attempt import connections_of_a_run
@@ -121,7 +123,7 @@ class _Drain:
             name=job.name,
             attempt=job.attempt,
             outcome=_named(outcome) if landed else "lost",
-            error=borrowed.error,
+            error=borrowed.error if _is_of(borrowed.error, outcome) else None,
             text=_text(outcome),
         )
         self._jobs.append(drained)
@@ -142,14 +144,14 @@ class _Drain:
     def _relay(self) -> None:
         from ultimat3_jobs.outbox.relay import relay_all  # noqa: PLC0415 - needs loaded apps
 
-        alias = outbox_alias()
-        known = _set_aside(alias)
+        known = _set_aside()
         moved = relay_all()
-        if in_transaction(alias):
-            run(alias, "stay_open", {})
+        for alias in {*outboxes(), queue_alias()}:
+            if in_transaction(alias):
+                run(alias, "stay_open", {})
         if not moved:
             return
-        aside = [error for staged, error in _set_aside(alias).items() if staged not in known]
+        aside = [error for staged, error in _set_aside().items() if staged not in known]
         self._relayed += moved - len(aside)
         self._set_aside += aside
         if aside and self._raise_errors:
@@ -179,6 +181,13 @@ def _named(outcome: Outcome) -> DrainedOutcome:
             return "parked"
 
 
+def _is_of(error: BaseException | None, outcome: Outcome) -> bool:
+    """Whether what left the body is what failed the attempt, and no signal of the worker's own."""
+    if error is None or not isinstance(outcome, (Retrying, Buried)):
+        return False
+    return outcome.failure.error_class == class_name(type(error))[:MAX_LABEL]
+
+
 def _text(outcome: Outcome) -> str:
     match outcome:
         case Retrying(failure=failure) | Buried(failure=failure):
@@ -188,11 +197,14 @@ def _text(outcome: Outcome) -> str:
     return ""
 
 
-def _set_aside(alias: str) -> dict[object, str]:
+def _set_aside() -> dict[object, str]:
     from ultimat3_jobs.models import OutboxEntry  # noqa: PLC0415 - needs loaded apps
 
-    entries = OutboxEntry.objects.using(alias).filter(outcome=OutboxEntry.Outcome.SET_ASIDE)
-    return dict(entries.values_list("id", "error"))
+    found: dict[object, str] = {}
+    for alias in outboxes():
+        entries = OutboxEntry.objects.using(alias).filter(outcome=OutboxEntry.Outcome.SET_ASIDE)
+        found.update(entries.values_list("id", "error"))
+    return found
 
 
 def _time_to_the_next(served: QueueSelection, longest: timedelta) -> timedelta:
