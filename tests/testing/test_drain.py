@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from datetime import timedelta
 from typing import Any
@@ -15,8 +16,14 @@ from tests.working import age, declare, history, row, states
 from ultimat3_jobs import NO_TENANT, Retry, Run, current_tenant, job, registry
 from ultimat3_jobs.models import Job as JobRow
 from ultimat3_jobs.models import OutboxEntry
+from ultimat3_jobs.records import Failure
+from ultimat3_jobs.states import Stop
 from ultimat3_jobs.testing import drain
 from ultimat3_jobs.testing.report import DrainReport
+from ultimat3_jobs.worker.outcome import Buried, Outcome, Retrying, Succeeded
+
+FAILURE = Failure("LookupError", "place", "cause", "text")
+draining = sys.modules["ultimat3_jobs.testing.drain"]  # the name in the package is the function's
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("isolated_registry")]
 
@@ -336,6 +343,23 @@ def test_a_park_is_looked_at_again_when_its_time_came() -> None:
 
     assert drain().jobs == ()
     assert drain(ahead="61s").counts == {"done": 1}
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "expected"),
+    [
+        (LookupError(), Buried(FAILURE, Stop.TERMINAL, dead_letter=True), True),
+        (LookupError(), Retrying(FAILURE, timedelta(0)), True),
+        (SystemExit(), Retrying(FAILURE, timedelta(0)), False),
+        (LookupError(), Succeeded(None), False),
+        (None, Retrying(FAILURE, timedelta(0)), False),
+    ],
+)
+def test_only_what_failed_an_attempt_is_its_error(
+    error: BaseException | None, outcome: Outcome, expected: bool
+) -> None:
+    """What else leaves a body is a signal of the worker's own: the attempt ended as its outcome says."""
+    assert draining._is_of(error, outcome) is expected
 
 
 @pytest.mark.usefixtures("queue")
