@@ -8,6 +8,7 @@ from typing import assert_type
 from uuid import UUID
 
 from ultimat3_jobs import NO_TENANT, EnqueueResult, Job, JobCall, Retry, Run, job
+from ultimat3_jobs.testing import Enqueued, assert_enqueued, assert_not_enqueued, drain
 
 
 @job(idempotency_key="invoice:{invoice_id}", tenant="org_id", retry=Retry(attempts=5), queue="billing")
@@ -34,6 +35,13 @@ def right(org_id: UUID, run: Run) -> None:
     awaited: Awaitable[EnqueueResult] = send_invoice.aenqueue(org_id=org_id, invoice_id=5)
     handle: Job[[datetime], None] = report
     del awaited, handle
+
+
+def tested(org_id: UUID) -> None:
+    """Run and look up jobs as a test does."""
+    assert_type(drain(queues=["mail"], ahead="1h", raise_errors=False).counts, dict[str, int])
+    assert_type(assert_enqueued(send_invoice, org_id=org_id, count=1), list[Enqueued])
+    assert_not_enqueued(report)
 
 
 def wrong(org_id: UUID, run: Run) -> None:

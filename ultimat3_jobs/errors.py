@@ -139,3 +139,21 @@ class MigrationMissing(DriverUnavailable):
     """Work was enqueued on a database whose tables of this app do not exist yet."""
 
     code = "X_MIGRATION_MISSING"
+
+
+class TransactionBroken(JobsError):
+    """In a test: a body caught a database error that had broken the transaction around it."""
+
+    code = "X_TRANSACTION_BROKEN"
+
+
+class DrainFailed(JobsError, AssertionError):
+    """In a test: work that was to be drained did not end well, and no exception of a body says why."""
+
+    code = "X_DRAIN_FAILED"
+
+
+class DrainEndless(JobsError, AssertionError):
+    """In a test: draining started as many jobs as it may, and more are due."""
+
+    code = "X_DRAIN_ENDLESS"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
+import sys
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
@@ -122,16 +123,34 @@ class InputCodec:
             ) from None
         return {name: getattr(decoded, name) for name in self.names}
 
+    def convert(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return some of the arguments as a body would get them.
+
+        Raises:
+            InputInvalid: naming the path of what the signature does not take.
+        """
+        self._refuse_unknown(given)
+        converted = {}
+        for name, part in self._plain(given, limit=sys.maxsize).items():
+            try:
+                converted[name] = msgspec.json.decode(msgspec.json.encode(part), type=self._hints[name])
+            except msgspec.ValidationError as error:
+                raise self._refuse(f"at `$.{name}`, {error}") from None
+        return converted
+
     def describe(self) -> dict[str, object]:
         """Return the JSON schema of the input; it holds no default."""
         return msgspec.json.schema(self._type)
 
-    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        for name in kwargs:
+    def _refuse_unknown(self, given: Mapping[str, Any]) -> None:
+        for name in given:
             if name not in self.names:
                 near = difflib.get_close_matches(str(name), self.names, n=1)
                 did_you_mean = f"; did you mean {near[0]!r}?" if near else ""
                 raise self._refuse(f"`$` has no argument {str(name)!r}{did_you_mean}")
+
+    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        self._refuse_unknown(kwargs)
         try:
             return self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:

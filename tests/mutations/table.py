@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tests.mutations import driver, enqueuing, failures, outbox, worker
+from tests.mutations import driver, enqueuing, failures, harness, outbox, worker
 from tests.mutations.mutation import Mutation
 
 MUTATIONS: tuple[Mutation, ...] = (
     *driver.MUTATIONS,
     *enqueuing.MUTATIONS,
     *failures.MUTATIONS,
+    *harness.MUTATIONS,
     *outbox.MUTATIONS,
     *worker.MUTATIONS,
 )

@@ -363,8 +363,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="connections: spoilt ones are dropped",
         file="ultimat3_jobs/worker/attempt.py",
-        old="        replace_spoilt_connections(in_transaction)\n",
-        new="",
+        old="        replace_spoilt_connections(self._in_transaction)\n",
+        new="        pass\n",
         test="tests/worker/test_connections.py::test_the_outcome_is_stored_and_the_next_job_gets_a_sound_connection",
     ),
     Mutation(

@@ -97,6 +97,8 @@ def cases() -> list[Case]:
         _log("log_repairs", dead, kind="retry", **who),
         Case("stage", "stage", {"rows": _requests(free)}, KEPT, frozenset(), returns=False),
         Case("pending", "pending", {"limit": KEYS}, KEYS, frozenset({"x_outbox_pending", "x_outbox_pkey"})),
+        Case("clock", "clock", {}, 1, frozenset()),
+        Case("stay open", "stay_open", {}, 1, frozenset()),
         Case("mark", "mark", {"rows": _marks(pending)}, KEYS, frozenset({"x_outbox_pkey"})),
     ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
 from django.utils.module_loading import import_string
@@ -14,6 +14,22 @@ from ultimat3_jobs.settings import get_settings
 from ultimat3_jobs.worker.connections import prepare_connections, replace_spoilt_connections
 
 T = TypeVar("T")
+
+
+class OwnConnections:
+    """The connections of a worker's thread: sound before the run and sound again after it."""
+
+    def __enter__(self) -> None:
+        self._in_transaction = prepare_connections()
+
+    def __exit__(self, *raised: object) -> None:
+        replace_spoilt_connections(self._in_transaction)
+
+
+connections_of_a_run: ContextVar[Callable[[], AbstractContextManager[None]]] = ContextVar(
+    "ultimat3_jobs_connections_of_a_run", default=OwnConnections
+)
+"""What is entered around every body. A test that runs bodies inline lends them its own connections instead."""
 
 
 def in_surroundings(tenant: str | None, work: Callable[[], T]) -> T:
@@ -27,20 +43,19 @@ def in_surroundings(tenant: str | None, work: Callable[[], T]) -> T:
 
 def _call(tenant: str | None, work: Callable[[], T]) -> T:
     install_tenant(tenant)
-    in_transaction = prepare_connections()
-    failures: list[BaseException] = []
-    try:
-        with _tenant_context(tenant):
-            try:
-                return work()
-            except BaseException as error:
-                failures.append(error)
-                raise
-        # The project's context manager kept the exception to itself: work that failed has failed all the same.
-        raise failures[0]
-    finally:
-        failures.clear()  # or the exception and this frame keep one another alive
-        replace_spoilt_connections(in_transaction)
+    with connections_of_a_run.get()():
+        failures: list[BaseException] = []
+        try:
+            with _tenant_context(tenant):
+                try:
+                    return work()
+                except BaseException as error:
+                    failures.append(error)
+                    raise
+            # The project's context manager kept the exception to itself: work that failed has failed all the same.
+            raise failures[0]
+        finally:
+            failures.clear()  # or the exception and this frame keep one another alive
 
 
 def _tenant_context(tenant: str | None) -> AbstractContextManager[Any]:

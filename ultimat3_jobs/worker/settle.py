@@ -34,12 +34,8 @@ def settle(driver: Driver, job: ClaimedJob, outcome: Outcome, *, patience: timed
         outcome: what became of it.
         patience: how long to go on trying where it cannot be written.
     """
-    if isinstance(outcome, RolledBack):
-        emit("jobs.lease.lost", level=logging.WARNING, job=job.claim.id, name=job.name, at="commit", why=outcome.why)
-        return False
-    if isinstance(outcome, Committed):
-        _log(job, outcome, landed=True)
-        return True
+    if isinstance(outcome, (Committed, RolledBack)):
+        return _tell(job, outcome)
     write = _write(driver, job, outcome)
     pause = FIRST_PAUSE
     until = monotonic() + patience.total_seconds()
@@ -65,6 +61,28 @@ def settle(driver: Driver, job: ClaimedJob, outcome: Outcome, *, patience: timed
         else:
             _log(job, outcome, landed)
             return landed
+
+
+def settle_once(driver: Driver, job: ClaimedJob, outcome: Outcome) -> bool:
+    """Persist what became of a job on the caller's own connection; return whether it landed.
+
+    Raises:
+        Exception: what kept it from being written. Nothing is tried again and no connection is closed.
+    """
+    if isinstance(outcome, (Committed, RolledBack)):
+        return _tell(job, outcome)
+    landed = _write(driver, job, outcome)()
+    _log(job, outcome, landed)
+    return landed
+
+
+def _tell(job: ClaimedJob, outcome: Committed | RolledBack) -> bool:
+    """Log how an atomic job ended that has settled itself; return whether it landed."""
+    if isinstance(outcome, Committed):
+        _log(job, outcome, landed=True)
+        return True
+    emit("jobs.lease.lost", level=logging.WARNING, job=job.claim.id, name=job.name, at="commit", why=outcome.why)
+    return False
 
 
 def _write(driver: Driver, job: ClaimedJob, outcome: Unsettled) -> Callable[[], bool]:
