@@ -18,6 +18,7 @@ RUNS = 50  # running jobs that a fenced statement is given
 KEYS = 100
 KEPT = 50  # done jobs that still hold their keys: 1 of 100 does
 ID = frozenset({"x_jobs_pkey"})
+OUTBOX_ID = frozenset({"x_outbox_pkey"})
 ONE_A_QUEUE = len(QUEUES)  # the walk from queue to queue reads one row of each
 
 
@@ -93,6 +94,7 @@ def cases() -> list[Case]:
         Case("stage", "stage", {"rows": _requests(free)}, KEPT, frozenset(), returns=False),
         Case("pending", "pending", {"limit": KEYS}, KEYS, frozenset({"x_outbox_pending", "x_outbox_pkey"})),
         Case("mark", "mark", {"rows": _marks(pending)}, KEYS, frozenset({"x_outbox_pkey"})),
+        Case("set aside", "set_aside", {"rows": _rows(pending, tries=1, error=""), "lease": 30.0}, KEYS, OUTBOX_ID),
     ]
 
 
@@ -125,10 +127,10 @@ def _claims() -> Iterable[Case]:
 
 def _holders(name: str, keys: Sequence[tuple[str, str | None, str]], found: int) -> Case:
     looked_up = rows.encode(
-        {"position": place, "name": job, "tenant_id": tenant, "idempotency_key": key}
+        {"position": place, "id": row_id("new", place), "name": job, "tenant_id": tenant, "idempotency_key": key}
         for place, (job, tenant, key) in enumerate(keys)
     )
-    return Case(name, "holders", {"rows": looked_up}, found, frozenset({"x_jobs_key"}))
+    return Case(name, "holders", {"rows": looked_up}, found, ID | {"x_jobs_key"})
 
 
 def _stats(name: str, cap: int) -> Case:
@@ -157,7 +159,7 @@ def _requests(keys: Sequence[tuple[str, str | None, str]]) -> str:
     return rows.encode({"position": place} | rows.request_row(request) for place, request in enumerate(requests))
 
 
-def _rows(ids: Iterable[str], **columns: str) -> str:
+def _rows(ids: Iterable[str], **columns: str | int) -> str:
     return rows.encode({"id": row, **columns} for row in ids)
 
 

@@ -6,18 +6,19 @@ the lock; the second waits and then sees what the first has left, so that nothin
 
 from __future__ import annotations
 
-import logging
+from contextlib import suppress
 from typing import Any
 
 from django.db import transaction
 
 from ultimat3_jobs.aliases import outbox_alias
-from ultimat3_jobs.batches import batches
-from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.drivers.database import rows
 from ultimat3_jobs.errors import KeyReused
-from ultimat3_jobs.logs import emit
 from ultimat3_jobs.models import OutboxEntry
+from ultimat3_jobs.outbox.aside import count_failures, log_set_aside
+from ultimat3_jobs.outbox.entries import read
+from ultimat3_jobs.outbox.faults import Fault, fault_of
+from ultimat3_jobs.outbox.offer import Offer
 from ultimat3_jobs.records import EnqueueRequest, Receipt
 from ultimat3_jobs.settings import get_settings
 from ultimat3_jobs.sql import run
@@ -26,24 +27,19 @@ from ultimat3_jobs.sql import run
 def relay_once() -> int:
     """Move one batch of committed rows into the queue, in one transaction; return how many were decided.
 
-    A row whose key is held by a job with another input is set aside: committed work never vanishes.
+    A row that cannot be published is set aside, and so is one whose key is held by a job with another input: committed
+    work never vanishes, and does not block what is behind it.
+
+    Raises:
+        Exception: what stopped the move. Rows behind the one that was met by it have not overtaken it.
     """
     alias = outbox_alias()
-    with transaction.atomic(using=alias):
-        staged = run(alias, "pending", {"limit": get_settings().outbox.batch})
-        if not staged:
-            return 0
-        requests = sorted(map(_request, staged), key=lambda request: (request.requested_at, request.id))
-        # In parts of bounded size: inputs are as large as the settings allow, and a move takes many.
-        receipts = [receipt for batch in batches(requests) for receipt in get_driver().enqueue(batch)]
-        marks = [_mark(request, receipt) for request, receipt in zip(requests, receipts, strict=True)]
-        run(alias, "mark", {"rows": rows.encode(marks)})
-    for request, mark in zip(requests, marks, strict=True):
-        if mark["outcome"] == OutboxEntry.Outcome.SET_ASIDE:
-            emit(
-                "jobs.outbox.set-aside", level=logging.ERROR, staged=request.id, name=request.name, error=mark["error"]
-            )
-    return len(marks)
+    try:
+        return _move(alias, Offer())
+    except Exception as error:
+        if fault_of(error) is Fault.PASSING:
+            raise
+    return _move(alias, Offer(careful=True))
 
 
 def relay_all() -> int:
@@ -58,29 +54,29 @@ def relay_all() -> int:
     return total
 
 
-def _request(row: tuple[Any, ...]) -> EnqueueRequest:
-    (
-        staged_id, name, queue, job_input, fingerprint, idempotency_key, tenant_id, max_attempts, priority, run_at,
-        dedupe_for, while_running, on_key_reuse, enqueued_by, traceparent, staged_at,
-    ) = row  # fmt: skip
-    return EnqueueRequest(
-        id=rows.uuid(staged_id),
-        name=name,
-        queue=queue,
-        input=job_input,
-        fingerprint=fingerprint,
-        idempotency_key=idempotency_key,
-        tenant_id=tenant_id,
-        max_attempts=max_attempts,
-        priority=priority,
-        run_at=rows.parse_instant(run_at),
-        dedupe_for=dedupe_for,
-        while_running=while_running,
-        on_key_reuse=on_key_reuse,
-        enqueued_by=enqueued_by,
-        traceparent=traceparent,
-        requested_at=rows.parse_instant(staged_at),
-    )
+def _move(alias: str, offer: Offer) -> int:
+    try:
+        with transaction.atomic(using=alias):
+            staged = run(alias, "pending", {"limit": get_settings().outbox.batch})
+            requests, unreadable = read(staged)
+            offer.culprits += unreadable
+            offer.put(requests, alias)
+            marks = [_mark(request, receipt) for request, receipt in offer.receipts]
+            if marks:
+                run(alias, "mark", {"rows": rows.encode(marks)})
+    except Exception as error:
+        if offer.careful or fault_of(error) is Fault.PASSING:
+            # What was learnt of rows is kept, the move is not. What stopped it, and matters more, may stop this too.
+            with suppress(Exception):
+                count_failures(alias, offer.culprits)
+        raise
+    for (request, _), mark in zip(offer.receipts, marks, strict=True):
+        if mark["outcome"] == OutboxEntry.Outcome.SET_ASIDE:
+            log_set_aside(request.id, request.name, mark["error"])
+    decided = len(marks) + count_failures(alias, offer.culprits)
+    if offer.stopped_by is not None:
+        raise offer.stopped_by
+    return decided
 
 
 def _mark(request: EnqueueRequest, receipt: Receipt) -> dict[str, Any]:

@@ -53,7 +53,8 @@ def find_holders(alias: str, requests: Sequence[EnqueueRequest]) -> list[Receipt
     found: list[Receipt | None] = []
     for position, request in enumerate(requests):
         holder = holders.get(position)
-        found.append(None if holder is None or holder.expired else _receipt(request, holder))
+        expired = holder is not None and holder.expired and holder.id != request.id
+        found.append(None if holder is None or expired else _receipt(request, holder))
     return found
 
 
@@ -71,13 +72,13 @@ def _insert(alias: str, waiting: dict[int, EnqueueRequest], receipts: dict[int, 
 
 def _join(alias: str, waiting: dict[int, EnqueueRequest], receipts: dict[int, Receipt]) -> None:
     holders = _look_up(alias, waiting)
-    expired = [holder for holder in holders.values() if holder.expired]
+    expired = {place: one for place, one in holders.items() if one.expired and one.id != waiting[place].id}
     if expired:
-        run(alias, "release_keys", {"rows": rows.encode({"id": holder.id.hex} for holder in expired)})
+        run(alias, "release_keys", {"rows": rows.encode({"id": holder.id.hex} for holder in expired.values())})
     again: dict[int, Holder] = {}
     for position, holder in holders.items():
         request = waiting[position]
-        if holder.expired:
+        if position in expired:
             continue
         receipt = _receipt(request, holder)
         if receipt.asked_again:
@@ -96,13 +97,20 @@ def _look_up(alias: str, waiting: dict[int, EnqueueRequest]) -> dict[int, Holder
     batch = rows.encode(
         {
             "position": position,
+            "id": request.id.hex,
             "name": request.name,
             "tenant_id": request.tenant_id,
             "idempotency_key": request.idempotency_key,
         }
         for position, request in waiting.items()
     )
-    return {row[0]: _holder(row[1:]) for row in run(alias, "holders", {"rows": batch})}
+    holders: dict[int, Holder] = {}
+    for position, *row in run(alias, "holders", {"rows": batch}):
+        holder = _holder(tuple(row))
+        # What was queued before under this very id represents it, whoever may have its key by now.
+        if position not in holders or holder.id == waiting[position].id:
+            holders[position] = holder
+    return holders
 
 
 def _holder(row: tuple[Any, ...]) -> Holder:
@@ -111,6 +119,8 @@ def _holder(row: tuple[Any, ...]) -> Holder:
 
 
 def _receipt(request: EnqueueRequest, holder: Holder) -> Receipt:
+    if holder.id == request.id:
+        return Receipt(holder.id, holder.run_id)
     reused = holder.fingerprint != request.fingerprint
     if reused and request.on_key_reuse == "error":
         return Receipt(holder.id, holder.run_id, joined=False, reused=True)
