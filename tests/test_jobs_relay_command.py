@@ -67,7 +67,6 @@ def test_it_moves_what_is_committed_until_it_is_told_to_stop(processes: Processe
         stage(label)
         wait_for(lambda staged=label: staged in labels(), "what is committed is moved")  # type: ignore[misc]
     relay.kill(number)
-    relay.kill(number)
 
     assert relay.wait() == 0
     assert "jobs.relay.stopped" in relay.output()
@@ -100,3 +99,18 @@ def test_it_ends_after_the_move_on_its_way(processes: Processes, tmp_path: Path)
     assert relay.wait() == 0
     assert labels() == ["a", "b"]
     assert sorted(label for label, outcome in outcomes().items() if outcome) == ["a", "b"]
+
+
+def test_a_second_signal_ends_it_at_once(processes: Processes, tmp_path: Path) -> None:
+    stage("a")
+    relay = processes.django(RELAY_AND_STOP, str(tmp_path / "never"), jobs=SELDOM)
+    relay.wait_for_output("stopped after enqueue")
+    relay.kill(signal.SIGTERM)
+    relay.wait_for_output("jobs.relay.stopping")
+    relay.kill(signal.SIGTERM)
+
+    assert relay.wait() == 4
+    assert "Traceback" not in relay.output()
+    assert outcomes() == {"a": None}
+    call_command("jobs_relay", "--burst", stdout=StringIO())
+    assert outcomes() == {"a": "published"}

@@ -31,7 +31,7 @@ def test_a_move_that_fails_after_it_queued_queued_nothing(monkeypatch: pytest.Mo
 
     stage("a")
     with monkeypatch.context() as patch:
-        patch.setattr("ultimat3_jobs.outbox.relay._mark", fail)
+        patch.setattr("ultimat3_jobs.outbox.move._mark", fail)
         with pytest.raises(LookupError):
             relay_once()
     assert labels() == []

@@ -10,6 +10,8 @@ from django.db import transaction
 
 from ultimat3_jobs.batches import batches
 from ultimat3_jobs.drivers import Capability, get_driver
+from ultimat3_jobs.errors import KeyReused
+from ultimat3_jobs.models import OutboxEntry
 from ultimat3_jobs.outbox.entries import Culprit
 from ultimat3_jobs.outbox.faults import Fault, fault_of
 from ultimat3_jobs.records import EnqueueRequest, Receipt
@@ -92,3 +94,11 @@ class Offer:
             return {}
         holders = zip(batch, driver.find_holders(batch), strict=True)
         return {one.id: receipt for one, receipt in holders if receipt is not None and receipt.id == one.id}
+
+
+def outcome_of(receipt: Receipt) -> tuple[str, str]:
+    """Return the outcome of a row that was offered, and the error that is kept with it."""
+    if receipt.refused:
+        error = f"{KeyReused.code}: the key is held by job {receipt.id} with another input"
+        return OutboxEntry.Outcome.SET_ASIDE, error
+    return OutboxEntry.Outcome.DEDUPED if receipt.joined else OutboxEntry.Outcome.PUBLISHED, ""

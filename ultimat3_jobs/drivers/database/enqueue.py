@@ -8,6 +8,7 @@ from uuid import UUID
 
 import msgspec
 
+from ultimat3_jobs.aliases import in_transaction
 from ultimat3_jobs.drivers.database import rows
 from ultimat3_jobs.errors import DriverUnavailable
 from ultimat3_jobs.records import EnqueueRequest, Receipt
@@ -75,10 +76,11 @@ def _join(alias: str, waiting: dict[int, EnqueueRequest], receipts: dict[int, Re
     expired = {place: one for place, one in holders.items() if one.expired and one.id != waiting[place].id}
     if expired:
         run(alias, "release_keys", {"rows": rows.encode({"id": holder.id.hex} for holder in expired.values())})
+    begun = _begun_meanwhile(alias, waiting, holders)
     again: dict[int, Holder] = {}
     for position, holder in holders.items():
         request = waiting[position]
-        if position in expired:
+        if position in expired or holder.id in begun:
             continue
         receipt = _receipt(request, holder)
         if receipt.asked_again:
@@ -91,6 +93,24 @@ def _join(alias: str, waiting: dict[int, EnqueueRequest], receipts: dict[int, Re
         if holder.id in asked:
             receipts[position] = _receipt(waiting[position], holder)
             del waiting[position]
+
+
+def _begun_meanwhile(alias: str, waiting: dict[int, EnqueueRequest], holders: dict[int, Holder]) -> set[UUID]:
+    """Keep jobs that have not begun from beginning before the caller's commit; return those that have begun by now.
+
+    They would read the data as it was. What the relay brings is committed already.
+    """
+    if not in_transaction(alias):
+        return set()
+    joined = {
+        holder.id
+        for position, holder in holders.items()
+        if not holder.attempt and not holder.finished and waiting[position].requested_at is None
+    }
+    if not joined:
+        return set()
+    held = run(alias, "hold_back", {"rows": rows.encode({"id": one.hex} for one in sorted(joined))})
+    return joined - {rows.uuid(row[0]) for row in held}
 
 
 def _look_up(alias: str, waiting: dict[int, EnqueueRequest]) -> dict[int, Holder]:
