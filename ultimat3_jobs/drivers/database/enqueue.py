@@ -54,8 +54,9 @@ def find_holders(alias: str, requests: Sequence[EnqueueRequest]) -> list[Receipt
     found: list[Receipt | None] = []
     for position, request in enumerate(requests):
         holder = holders.get(position)
-        expired = holder is not None and holder.expired and holder.id != request.id
-        found.append(None if holder is None or expired else _receipt(request, holder))
+        # What was queued before under this very id is there, whatever has become of its key.
+        free = holder is None or (holder.expired and holder.id != request.id)
+        found.append(None if holder is None or free else _receipt(request, holder))
     return found
 
 
