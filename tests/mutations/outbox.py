@@ -689,7 +689,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="pruning: the worker does it",
         file="ultimat3_jobs/worker/loop.py",
-        old='            BackgroundLoop("prune", interval=poll, step=Pruner().step),\n',
+        old=" | self._pruner.step()",
         new="",
         test="tests/outbox/test_prune.py::test_a_worker_prunes",
         vendors=SQLITE,

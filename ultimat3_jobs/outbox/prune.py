@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 from uuid import UUID
+
+from django.db import connections
 
 from ultimat3_jobs.aliases import outbox_aliases
 from ultimat3_jobs.drivers.database import rows
@@ -33,7 +36,10 @@ class Pruner:
         self._rests_until: dict[str, float] = {}
 
     def step(self) -> bool:
-        """Look at one batch of each outbox and delete what is old; return whether there is more at once."""
+        """Look at one batch of each outbox and delete what is old; return whether there is more at once.
+
+        Never raises for an outbox that cannot be reached: it is looked at again after the rest.
+        """
         keep = get_settings().retention.outbox
         if keep is None:
             return False
@@ -47,6 +53,7 @@ class Pruner:
                 goes_on = False
                 level = logging.WARNING
                 emit("jobs.outbox.prune-failed", level=level, outbox=alias, error=type(error).__name__)
+                _give_up_connection(alias)
             if not goes_on:
                 self._after.pop(alias, None)
                 self._rests_until[alias] = monotonic() + min(LONGEST_REST, keep.total_seconds() / 24)
@@ -64,3 +71,10 @@ class Pruner:
             return False
         self._after[alias] = rows.uuid(seen[-1][0])
         return True
+
+
+def _give_up_connection(alias: str) -> None:
+    connection = connections[alias]
+    if not connection.in_atomic_block:
+        with suppress(Exception):
+            connection.close()

@@ -65,6 +65,7 @@ class Worker:
             self._driver, self._inflight, lease=self._settings.lease, renewal=self._settings.renewal
         )
         self._housekeeping = Housekeeping(self._driver, sweep_every=self._heartbeat.interval, on_ready=self._wake)
+        self._pruner = Pruner()
 
     def stop(self) -> None:
         """Ask the worker to drain; asked a second time, to end at once. Safe in a signal handler."""
@@ -120,10 +121,7 @@ class Worker:
 
     def _chores(self) -> list[BackgroundLoop]:
         poll = self._settings.poll.total_seconds()
-        loops = [
-            BackgroundLoop("housekeeping", interval=poll, step=self._housekeeping.tidy),
-            BackgroundLoop("prune", interval=poll, step=Pruner().step),
-        ]
+        loops = [BackgroundLoop("housekeeping", interval=poll, step=self._keep_house)]
         if self._options.relay:
             # One for each outbox: one that is down holds up no other.
             loops += [
@@ -196,6 +194,10 @@ class Worker:
 
     def _wake(self) -> None:
         self._bell.put(None)
+
+    def _keep_house(self) -> bool:
+        # In one thread, which is one connection: pruning never raises.
+        return self._housekeeping.tidy() | self._pruner.step()
 
     def _relay(self, alias: str) -> bool:
         moved = relay_once(alias)
