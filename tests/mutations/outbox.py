@@ -540,7 +540,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="    with transaction.atomic(using=alias):\n",
         new="    if True:\n",
         test="tests/outbox/test_two_databases.py::test_a_relay_killed_on_its_way_publishes_nothing_twice_and_loses_nothing",
-        vendors=SQLITE,
+        vendors=POSTGRESQL,
     ),
     Mutation(
         guard="a silent relay lets go of its keys",

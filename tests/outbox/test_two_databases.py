@@ -143,7 +143,7 @@ def test_what_was_published_and_not_marked_is_published_once_in_effect(state: st
     entry = OutboxEntry.objects.get()
     assert (entry.outcome, entry.job_id, entry.error) == ("published", staged, "")
     assert Job.objects.count() == before
-    assert not Job.objects.exclude(rerun=None).exists()
+    assert not Job.objects.filter(rerun__isnull=False).exists()
 
 
 def test_a_claim_holds_back_the_other_relays_until_it_lapses() -> None:
