@@ -138,10 +138,10 @@ def _settings() -> Settings | None:
 
 
 def _aliases() -> list[str]:
-    """Return the aliases that hold jobs or staged work, as the router says."""
+    """Return the aliases that hold jobs or staged work, as the routers and the settings say."""
     models = (apps.get_model("ultimat3_jobs", name) for name in ("Job", "OutboxEntry"))
     try:
-        return sorted({str(router.db_for_write(model)) for model in models})
+        return sorted({*(str(router.db_for_write(model)) for model in models), *(get_settings().outbox.databases or ())})
     except Exception:
         return []  # a router that raises says why wherever it is asked
 
@@ -196,7 +196,8 @@ def _pool(connection: BaseDatabaseWrapper, settings: Settings) -> Iterator[Check
         return
     options = pool if isinstance(pool, dict) else {}
     size = options.get("max_size") or options.get("min_size", DEFAULT_POOL)
-    needed = settings.concurrency + SPARE_CONNECTIONS
+    further_relays = len(settings.outbox.databases or ("one",)) - 1
+    needed = settings.concurrency + SPARE_CONNECTIONS + further_relays
     if isinstance(size, int) and size < needed:
         place = f'DATABASES[{connection.alias!r}]["OPTIONS"]["pool"]'
         setting = f'{place}["max_size"] = {needed}' if options else f'{place} = {{"max_size": {needed}}}'

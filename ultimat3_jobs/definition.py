@@ -36,6 +36,8 @@ class JobDefinition:
     aliases: tuple[str, ...]
     atomic: bool
     """Whether body and ack share one transaction."""
+    database: str | None
+    """Alias on whose outbox its enqueues are staged. None: the one that the routers give for the outbox."""
 
     def describe(self) -> dict[str, object]:
         """Return the declaration as plain JSON values; it holds no key and no input."""
@@ -53,4 +55,5 @@ class JobDefinition:
             "while_running": self.while_running,
             "on_key_reuse": self.on_key_reuse,
             "atomic": self.atomic,
+            "database": self.database,
         }

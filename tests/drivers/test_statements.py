@@ -39,6 +39,10 @@ EXAMPLES: dict[str, Any] = {
     "lost_text": "lost",
     "error_class": "WorkerLost",
     "cause": "c" * 64,
+    "relay": "relay",
+    "milliseconds": 1_000,
+    "keep": 60.0,
+    "after": "0" * 32,
 }
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 
-from ultimat3_jobs.aliases import outbox_alias, queue_alias
+from ultimat3_jobs.aliases import outbox_aliases, queue_alias
 from ultimat3_jobs.errors import InputInvalid
 from ultimat3_jobs.job import Job
 from ultimat3_jobs.registry import find
@@ -59,7 +59,7 @@ def enqueued(job: Job[..., Any] | None = None, /) -> list[Enqueued]:
 
 def outboxes() -> tuple[str, ...]:
     """Return the aliases of the databases on which work is staged."""
-    return (outbox_alias(),)
+    return outbox_aliases()
 
 
 def assert_enqueued(
