@@ -35,10 +35,10 @@ def check_body(body: Callable[..., Any]) -> None:
             f"@job decorates {body!r}, which is no plain function",
             fix="put @job on a module-level def, below other decorators",
         )
-    if inspect.iscoroutinefunction(body) or inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
+    if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
         raise DeclarationInvalid(
-            f"the body {body.__qualname__} is a coroutine or a generator, which a worker thread cannot run",
-            fix=f"def {body.__name__}(run, ...):  # call async code with asgiref.sync.async_to_sync",
+            f"the body {body.__qualname__} is a generator, which a worker does not run",
+            fix=f"def {body.__name__}(run, ...):  # or async def, without yield",
         )
 
 

@@ -1,19 +1,42 @@
-"""The surroundings of one attempt: its context, its tenant, its connections."""
+"""The surroundings of one attempt: its context, its tenant, its connections, its process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+import os
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
 from typing import Any, TypeVar
 
 from django.utils.module_loading import import_string
 
-from ultimat3_jobs.context import install_tenant
+from ultimat3_jobs.context import AsyncRun, Run, install_tenant
+from ultimat3_jobs.definition import JobDefinition
+from ultimat3_jobs.records import ClaimedJob
 from ultimat3_jobs.settings import get_settings
+from ultimat3_jobs.worker import stacks
+from ultimat3_jobs.worker.async_bodies import call_async_body
 from ultimat3_jobs.worker.connections import prepare_connections, replace_spoilt_connections
+from ultimat3_jobs.worker.forks import leave_if_forked
 
 T = TypeVar("T")
+
+
+def call_body(definition: JobDefinition, job: ClaimedJob, run: Run, values: Mapping[str, Any]) -> Any:
+    """Call a body, of either kind, and return what it returns.
+
+    Raises:
+        TypeError: where a plain function returns a coroutine, which nobody awaits.
+    """
+    with stacks.running(job.claim.id, job.name):
+        if definition.is_async:
+            return call_async_body(definition.func, AsyncRun(job, run.cancelled), values, run.cancelled)
+        result = definition.func(run, **values)
+    if inspect.iscoroutine(result):
+        result.close()
+        raise TypeError(f"{definition.name} is a plain function and returned a coroutine: declare it with async def")
+    return result
 
 
 def in_surroundings(tenant: str | None, work: Callable[[], T]) -> T:
@@ -28,14 +51,18 @@ def in_surroundings(tenant: str | None, work: Callable[[], T]) -> T:
 def _call(tenant: str | None, work: Callable[[], T]) -> T:
     install_tenant(tenant)
     in_transaction = prepare_connections()
+    process = os.getpid()
     failures: list[BaseException] = []
     try:
         with _tenant_context(tenant):
             try:
-                return work()
+                result = work()
             except BaseException as error:
+                leave_if_forked(process, error)
                 failures.append(error)
                 raise
+            leave_if_forked(process)
+            return result
         # The project's context manager kept the exception to itself: work that failed has failed all the same.
         raise failures[0]
     finally:

@@ -12,7 +12,7 @@ from ultimat3_jobs.errors import InputInvalid, ResultInvalid
 from ultimat3_jobs.failures import class_name, describe_failure
 from ultimat3_jobs.inputs import encode_result
 from ultimat3_jobs.records import ClaimedJob
-from ultimat3_jobs.worker.attempt import in_surroundings
+from ultimat3_jobs.worker.attempt import call_body, in_surroundings
 from ultimat3_jobs.worker.outcome import Buried, Outcome, Parked, Retrying, Succeeded
 
 FIRST_PARK = timedelta(seconds=60)
@@ -33,7 +33,7 @@ def execute(job: ClaimedJob, run: Run) -> Outcome:
     except BaseException as error:
         return _failed(error, job, definition, hopeless="the stored input no longer fits the signature")
     try:
-        result = in_surroundings(job.tenant_id, lambda: definition.func(run, **values))
+        result = in_surroundings(job.tenant_id, lambda: call_body(definition, job, run, values))
     # SystemExit, KeyboardInterrupt and the like too: a body that raises them fails, and the worker goes on.
     except BaseException as error:
         return _failed(error, job, definition)

@@ -16,6 +16,7 @@ from ultimat3_jobs.loops import FIRST_BACKOFF, LONGEST_BACKOFF, BackgroundLoop, 
 from ultimat3_jobs.outbox.relay import relay_all, relay_once
 from ultimat3_jobs.records import QueueSelection
 from ultimat3_jobs.settings import get_settings
+from ultimat3_jobs.worker.async_bodies import AsyncBodies, serve_thread
 from ultimat3_jobs.worker.claim import claim
 from ultimat3_jobs.worker.drain import Ending, drain
 from ultimat3_jobs.worker.execute import execute
@@ -52,6 +53,7 @@ class Worker:
         self.id = uuid4().hex  # never host name and pid: those come back
         self._concurrency = options.concurrency or self._settings.concurrency
         self._inflight = Inflight()
+        self._async_bodies = AsyncBodies()
         self._bodies: queue.SimpleQueue[ActiveRun | None] = queue.SimpleQueue()
         # Rung when something happened. A signal handler may do so: put() cannot deadlock with the get() it interrupts.
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -111,6 +113,7 @@ class Worker:
         if ending is Ending.DRAINED:
             for thread in bodies:
                 thread.join()
+        self._async_bodies.close(wait=ending is Ending.DRAINED)
         close_thread_connections()
         emit("jobs.worker.stopped", worker=self.id, ending=ending.name.lower().replace("_", "-"))
         return ending
@@ -195,6 +198,7 @@ class Worker:
 
     def _work(self) -> None:
         """A body thread: runs and settles one job after another."""
+        serve_thread(self._async_bodies)
         while (active := self._bodies.get()) is not None:
             self._attempt(active)
         close_thread_connections()
