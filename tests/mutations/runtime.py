@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.mutations.mutation import SQLITE, Mutation
 
+PROCESS = "tests/scenarios/test_worker_process.py"
+COMMAND = "ultimat3_jobs/management/commands/jobs_worker.py"
 ASYNC_BODIES = "ultimat3_jobs/worker/async_bodies.py"
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -85,6 +87,46 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="self._async_bodies.close(wait=ending is Ending.DRAINED)",
         new="self._async_bodies.close(wait=True)",
         test="tests/worker/test_async_bodies.py::test_a_body_that_ignores_its_cancellation_does_not_keep_the_worker[2]",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="forks: a child of a plain body ends",
+        file="ultimat3_jobs/worker/attempt.py",
+        old="            leave_if_forked(process)\n",
+        new="",
+        test=f"{PROCESS}::test_the_child_of_a_body_that_forks_is_no_second_worker",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="forks: a child of an async body ends",
+        file=ASYNC_BODIES,
+        old="        leave_if_forked(process)\n        ended",
+        new="        ended",
+        test=f"{PROCESS}::test_the_child_of_a_body_that_forks_is_no_second_worker",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="signals: one that comes while the worker starts",
+        file=COMMAND,
+        old="        if self.asked:\n            worker.stop()\n",
+        new="",
+        test=f"{PROCESS}::test_a_signal_while_the_worker_starts_ends_it_with_0_before_it_claims[15]",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="max-jobs: no more are claimed",
+        file="ultimat3_jobs/worker/loop.py",
+        old="slots if self._left is None else min(slots, self._left)",
+        new="slots",
+        test=f"{PROCESS}::test_a_worker_with_a_bound_claims_no_more_and_lets_what_it_claimed_end",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="reload: running jobs end first",
+        file=COMMAND,
+        old="CodeWatch(worker.finish)",
+        new="CodeWatch(worker.stop)",
+        test=f"{PROCESS}::test_changed_code_starts_the_worker_again_once_its_jobs_have_ended",
         vendors=SQLITE,
     ),
 )

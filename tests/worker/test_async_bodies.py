@@ -22,6 +22,7 @@ from tests.processes import wait_for
 from tests.worker.test_connections import session
 from tests.working import history, row, run_due, states, working
 from ultimat3_jobs import NO_TENANT, Aborted, AsyncRun, Job, Retry, Run, current_tenant, job
+from ultimat3_jobs.models import Job as JobRow
 from ultimat3_jobs.worker import async_bodies
 from ultimat3_jobs.worker.async_bodies import call_async_body
 from ultimat3_jobs.worker.drain import Ending
@@ -263,6 +264,15 @@ def test_every_kind_of_exception_is_a_failed_attempt_and_the_worker_goes_on(wher
     run_due(concurrency=2)
 
     assert states() == {"dead": len(bodies), "done": 2}
+    kept = dict(JobRow.objects.values_list("idempotency_key", "error_class"))
+    by_kind = {kind: kept[str(n)] for n, kind in enumerate(raising.KINDS)}
+    assert [by_kind[kind] for kind in ("SystemExit", "KeyboardInterrupt", "GeneratorExit", "StopIteration")] == [
+        "SystemExit",
+        "KeyboardInterrupt",
+        "GeneratorExit",
+        "RuntimeError",
+    ]
+    assert by_kind["unaskable"] == "tests.raising.UnaskableError"
 
 
 def test_a_call_that_raises_in_the_loop_and_a_loop_that_is_stopped_hold_up_nobody() -> None:

@@ -41,6 +41,8 @@ class WorkerOptions:
     """Whether it moves committed outbox rows too."""
     burst: bool = False
     """Run what is due, then end."""
+    max_jobs: int | None = None
+    """Claim at most so many jobs, let them end, then end; None: no limit."""
 
 
 class Worker:
@@ -58,6 +60,8 @@ class Worker:
         # Rung when something happened. A signal handler may do so: put() cannot deadlock with the get() it interrupts.
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._stopping = self._at_once = False
+        self._left = options.max_jobs
+        self._finishing = False
         self._stops = itertools.count()
         self._claim_seconds = 0.0
         self._heartbeat = Heartbeat(
@@ -70,6 +74,11 @@ class Worker:
         if next(self._stops):
             self._at_once = True
         self._stopping = True
+        self._wake()
+
+    def finish(self) -> None:
+        """Claim nothing more, and end once all that runs has ended, however long that takes."""
+        self._finishing = True
         self._wake()
 
     def run(self) -> Ending:
@@ -131,12 +140,15 @@ class Worker:
             self._gather()
             if self._stopping:
                 return
+            idle = not len(self._inflight)
             free = self._free()
+            if idle and (self._finishing or self._left == 0):
+                return
             claimed = 0
             try:
                 if free:
                     claimed = self._claim(free)
-                if self._options.burst and free == self._concurrency and not claimed:
+                if self._options.burst and idle and free and not claimed:
                     claimed = self._claim_after_chores(free)
                     if not claimed:
                         return
@@ -149,7 +161,11 @@ class Worker:
                 self._wait(backoff or self._settings.poll.total_seconds())
 
     def _free(self) -> int:
-        return self._concurrency - len(self._inflight)
+        """Return how many jobs may be claimed now."""
+        if self._finishing:
+            return 0
+        slots = self._concurrency - len(self._inflight)
+        return slots if self._left is None else min(slots, self._left)
 
     def _claim(self, free: int) -> int:
         asked_at = monotonic()
@@ -161,6 +177,8 @@ class Worker:
             queues=self._options.queues,
         )
         self._claim_seconds = monotonic() - asked_at
+        if self._left is not None:
+            self._left -= len(claimed)
         for active in claimed:
             self._inflight.add(active)
             self._bodies.put(active)
