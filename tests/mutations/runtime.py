@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutations.mutation import SQLITE, Mutation
+from tests.mutations.mutation import POSTGRESQL, SQLITE, Mutation
 
 PROCESS = "tests/scenarios/test_worker_process.py"
 COMMAND = "ultimat3_jobs/management/commands/jobs_worker.py"
@@ -127,6 +127,46 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="CodeWatch(worker.finish)",
         new="CodeWatch(worker.stop)",
         test=f"{PROCESS}::test_changed_code_starts_the_worker_again_once_its_jobs_have_ended",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="connections: cursors that are left open",
+        file="ultimat3_jobs/worker/connections.py",
+        old="            _close_cursors(connection.alias)\n",
+        new="",
+        test="tests/worker/test_connections.py::test_the_outcome_is_stored_and_the_next_job_gets_a_sound_connection[hold_a_read_in_the_middle-ends well]",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="connections: shared with other threads",
+        file="ultimat3_jobs/worker/connections.py",
+        old="        return not connection.allow_thread_sharing\n",
+        new="        return True\n",
+        test="tests/worker/test_connections.py::test_the_outcome_is_stored_and_the_next_job_gets_a_sound_connection[share_with_all_threads-ends well]",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="connections: session locks",
+        file="ultimat3_jobs/worker/connections.py",
+        old="or _CALLS_THE_SESSION.search(text)",
+        new="",
+        test="tests/worker/test_connections.py::test_what_a_body_sets_for_its_session_is_not_seen_by_the_next",
+        vendors=POSTGRESQL,
+    ),
+    Mutation(
+        guard="heartbeat: who gave up waiting for the write lock waits on",
+        file="ultimat3_jobs/worker/heartbeat.py",
+        old='self._waits_its_turn and "locked" in str(error)',
+        new="False",
+        test="tests/worker/test_heartbeat.py::test_a_beat_that_gave_up_waiting_for_the_write_lock_is_no_silence_until_one_lands",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="heartbeat: other failures are silence",
+        file="ultimat3_jobs/worker/heartbeat.py",
+        old='self._waits_its_turn and "locked" in str(error)',
+        new="self._waits_its_turn",
+        test="tests/worker/test_heartbeat.py::test_a_beat_that_fails_otherwise_is_silence",
         vendors=SQLITE,
     ),
 )
