@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.app.runtime_jobs import forking, forking_async, waiting_async
+from tests.app.runtime_jobs import forking, forking_async, steady, waiting_async
 from tests.app.working_jobs import dying, once, waiting
 
-__all__ = ["dying", "forking", "forking_async", "once", "waiting", "waiting_async"]
+__all__ = ["dying", "forking", "forking_async", "once", "steady", "waiting", "waiting_async"]

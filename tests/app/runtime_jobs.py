@@ -9,6 +9,13 @@ from tests.app.models import Effect
 from ultimat3_jobs import NO_TENANT, AsyncRun, Retry, Run, job
 
 
+@job(idempotency_key="{label}", tenant=NO_TENANT, retry=Retry(attempts=20, delay=0))
+def steady(run: Run, label: str) -> str:
+    """Leave an effect, as often as it takes."""
+    Effect.objects.create(label=label, detail="start", attempt=run.attempt, pid=os.getpid())
+    return "worked"
+
+
 @job(idempotency_key="{label}", tenant=NO_TENANT, retry=Retry(attempts=1))
 def forking(run: Run, label: str, fails: bool = False) -> str:
     """Fork, and let the child unwind as the parent does."""
