@@ -36,9 +36,43 @@ LONGEST_SOCKET_PATH = 100  # bytes; the operating system's own limit is a little
 ROOT_DIRECTORY = Path(__file__).resolve().parent.parent
 
 
+SHUTDOWNS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
+
+
+class EmbeddedPostgres:
+    """A server that can be restarted."""
+
+    def __init__(self, keeper: subprocess.Popen[str], url: str) -> None:
+        self._keeper = keeper
+        self.url = url
+
+    def restart(self, shutdown: str) -> None:
+        """Shut the server down, "fast" or "immediate" (as in a crash), and start it again; return once it is ready.
+
+        Raises:
+            RuntimeError: where it does not start again.
+        """
+        assert self._keeper.stdin is not None
+        assert self._keeper.stdout is not None
+        print(shutdown, file=self._keeper.stdin, flush=True)
+        if self._keeper.stdout.readline().strip() != self.url:
+            raise RuntimeError("the embedded PostgreSQL did not start again")
+
+
 @contextmanager
 def embedded_postgres() -> Iterator[str]:
     """Keep a fresh server running for the length of the block, and yield the URL of its empty database.
+
+    Raises:
+        RuntimeError: where the server does not start; its output is on standard error.
+    """
+    with restartable_postgres() as server:
+        yield server.url
+
+
+@contextmanager
+def restartable_postgres() -> Iterator[EmbeddedPostgres]:
+    """Keep a fresh server running for the length of the block.
 
     Raises:
         RuntimeError: where the server does not start; its output is on standard error.
@@ -58,7 +92,7 @@ def embedded_postgres() -> Iterator[str]:
             url = keeper.stdout.readline().strip()
             if not url:
                 raise RuntimeError("the embedded PostgreSQL did not start")
-            yield url
+            yield EmbeddedPostgres(keeper, url)
         finally:
             keeper.stdin.close()
             keeper.wait(4 * STOP_TIMEOUT)
@@ -82,11 +116,16 @@ def keep_until_stdin_ends() -> None:
             if made.returncode == 0:
                 command = [binaries / "postgres", "-D", data, "-h", "", "-k", folder, "-p", PORT]
                 server = subprocess.Popen(command, **options)
-        if server is None or not _becomes_ready(server, data / "postmaster.pid"):
-            sys.exit(f"the embedded PostgreSQL did not start:\n{log.read_text(errors='replace')}")
-        print(f"postgresql://postgres@:{PORT}/postgres?host={folder}", flush=True)
-        while sys.stdin.read(1024):
-            pass
+        while True:
+            if server is None or not _becomes_ready(server, data / "postmaster.pid"):
+                sys.exit(f"the embedded PostgreSQL did not start:\n{log.read_text(errors='replace')}")
+            print(f"postgresql://postgres@:{PORT}/postgres?host={folder}", flush=True)
+            if not (shutdown := sys.stdin.readline().strip()):
+                break
+            server.send_signal(SHUTDOWNS[shutdown])
+            server.wait(STOP_TIMEOUT)
+            with log.open("ab") as output:
+                server = subprocess.Popen(command, **(options | {"stdout": output}))
     except KeyboardInterrupt:
         pass
     finally:

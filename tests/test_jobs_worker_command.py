@@ -44,11 +44,12 @@ def test_it_serves_all_queues_with_a_relay_until_it_is_told_to_stop(options: lis
 
 def test_its_options_are_the_workers(options: list[Any]) -> None:
     call_command("jobs_worker", "--queues", "a, b,a", "--concurrency", "3", "--no-relay", "--burst")
-    call_command("jobs_worker", "--exclude-queues", "c,d")
+    call_command("jobs_worker", "--exclude-queues", "c,d", "--max-jobs", "1000000")
 
     first, second = options
     assert (first.queues, second.queues) == (QueueSelection(only=("a", "b")), QueueSelection(excluded=("c", "d")))
     assert (first.concurrency, first.relay, first.burst) == (3, False, True)
+    assert (first.max_jobs, second.max_jobs) == (None, 1_000_000)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +64,7 @@ def test_its_options_are_the_workers(options: list[Any]) -> None:
         (["--concurrency", "many"], "'many' is not a whole number from 1"),
         (["--concurrency", "1001"], "'1001' is not a whole number from 1 to 1000"),
         (["--concurrency", "9" * 5_000], "is not a whole number from 1 to 1000"),
+        (["--max-jobs", "0"], "'0' is not a whole number from 1"),
         (["--concurrency", "1.5"], "'1.5' is not a whole number from 1"),
     ],
 )

@@ -18,6 +18,7 @@ from tests.processes import ROOT_DIRECTORY
 NAMES = {
     "NO_TENANT",
     "Aborted",
+    "AsyncRun",
     "EnqueueResult",
     "Job",
     "JobCall",

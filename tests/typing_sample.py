@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import assert_type
 from uuid import UUID
 
-from ultimat3_jobs import NO_TENANT, EnqueueResult, Job, JobCall, Retry, Run, job
+from ultimat3_jobs import NO_TENANT, AsyncRun, EnqueueResult, Job, JobCall, Retry, Run, job
 from ultimat3_jobs.testing import Enqueued, assert_enqueued, assert_not_enqueued, drain
 
 
@@ -22,6 +22,13 @@ def report(run: Run, day: datetime) -> None:
     """Make the report of a day."""
 
 
+@job(idempotency_key="{order}", tenant=NO_TENANT)
+async def fetch(run: AsyncRun, order: int) -> str:
+    """Fetch an order."""
+    await run.check_cancelled()
+    return f"{order} {run.attempt}"
+
+
 def right(org_id: UUID, run: Run) -> None:
     """Use the handle as it is meant."""
     assert_type(send_invoice.enqueue(org_id=org_id, invoice_id=5), EnqueueResult)
@@ -32,6 +39,7 @@ def right(org_id: UUID, run: Run) -> None:
     later = send_invoice.using(run_after=datetime(2026, 5, 3, tzinfo=UTC), priority=5, on_conflict="error")
     assert_type(later.on_behalf_of("import").enqueue(org_id=org_id, invoice_id=5), EnqueueResult)
     assert_type(send_invoice.enqueue_many([{"org_id": org_id, "invoice_id": 5}]), list[EnqueueResult])
+    assert_type(fetch.enqueue(order=5), EnqueueResult)
     awaited: Awaitable[EnqueueResult] = send_invoice.aenqueue(org_id=org_id, invoice_id=5)
     handle: Job[[datetime], None] = report
     del awaited, handle
@@ -50,6 +58,7 @@ def wrong(org_id: UUID, run: Run) -> None:
     send_invoice.enqueue(org_id=org_id)  # type: ignore[call-arg]
     send_invoice.enqueue(org_id=org_id, invoice_id=5, colour="red")  # type: ignore[call-arg]
     send_invoice.enqueue(run, org_id, 5)  # type: ignore[arg-type]
+    fetch.enqueue(order="5")  # type: ignore[arg-type]
     send_invoice.call(5, 5)  # type: ignore[arg-type]
     send_invoice.func(org_id, 5)  # type: ignore[call-arg, arg-type]
     send_invoice.using(on_conflict="ignore")  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ A job's way through the package is seven hops, each in a file named after its ve
     enqueue.py    outbox/stage.py     outbox/relay.py     drivers/      worker/claim.py, execute.py, settle.py
 """
 
-from ultimat3_jobs.context import Run, current_tenant
+from ultimat3_jobs.context import AsyncRun, Run, current_tenant
 from ultimat3_jobs.control import Aborted
 from ultimat3_jobs.enqueue import EnqueueResult
 from ultimat3_jobs.error_registry import register_error_retry
@@ -18,6 +18,7 @@ from ultimat3_jobs.retry import Retry
 __all__ = [
     "NO_TENANT",
     "Aborted",
+    "AsyncRun",
     "EnqueueResult",
     "Job",
     "JobCall",

@@ -141,7 +141,9 @@ def _aliases() -> list[str]:
     """Return the aliases that hold jobs or staged work, as the routers and the settings say."""
     models = (apps.get_model("ultimat3_jobs", name) for name in ("Job", "OutboxEntry"))
     try:
-        return sorted({*(str(router.db_for_write(model)) for model in models), *(get_settings().outbox.databases or ())})
+        return sorted(
+            {*(str(router.db_for_write(model)) for model in models), *(get_settings().outbox.databases or ())}
+        )
     except Exception:
         return []  # a router that raises says why wherever it is asked
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import threading
 from contextvars import ContextVar
 from functools import cached_property
 from uuid import UUID
 
+from ultimat3_jobs.cancellation import Cancellation
 from ultimat3_jobs.control import Aborted
 from ultimat3_jobs.records import ClaimedJob
 
@@ -24,7 +25,35 @@ def install_tenant(tenant: str | None) -> None:
     _tenant.set(tenant)
 
 
-class Run:
+class _Attempt:
+    """What a body may know of its attempt, and how it learns that it should stop."""
+
+    def __init__(self, job: ClaimedJob, cancelled: Cancellation | None = None) -> None:
+        self.id: UUID = job.claim.id
+        self.run_id: UUID = job.run_id
+        self.attempt = job.attempt
+        self.max_attempts = job.max_attempts
+        self.tenant = job.tenant_id
+        self.enqueued_by = job.enqueued_by
+        self.cancelled = cancelled or Cancellation()
+        self._name = job.name
+
+    @cached_property
+    def logger(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger that carries the job's name and id."""
+        # Made where it is asked for: most bodies do not, and names of other releases would each leave one behind.
+        logger = logging.getLogger(f"ultimat3_jobs.run.{self._name}")
+        return logging.LoggerAdapter(logger, {"job_id": str(self.id), "attempt": self.attempt})
+
+    def _check_cancelled(self) -> None:
+        if self.cancelled.is_set():
+            raise Aborted(f"run {self.run_id} was told to stop")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.run_id} attempt {self.attempt}/{self.max_attempts}>"
+
+
+class Run(_Attempt):
     """One attempt of one job, as its body gets it.
 
     Attributes:
@@ -37,27 +66,18 @@ class Run:
         cancelled: set when the run should stop: cancelled, or its lease lost. Hand it to what the body calls.
     """
 
-    def __init__(self, job: ClaimedJob) -> None:
-        self.id: UUID = job.claim.id
-        self.run_id: UUID = job.run_id
-        self.attempt = job.attempt
-        self.max_attempts = job.max_attempts
-        self.tenant = job.tenant_id
-        self.enqueued_by = job.enqueued_by
-        self.cancelled = threading.Event()
-        self._name = job.name
-
-    @cached_property
-    def logger(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger that carries the job's name and id."""
-        # Made where it is asked for: most bodies do not, and names of other releases would each leave one behind.
-        logger = logging.getLogger(f"ultimat3_jobs.run.{self._name}")
-        return logging.LoggerAdapter(logger, {"job_id": str(self.id), "attempt": self.attempt})
-
     def check_cancelled(self) -> None:
         """Raise `Aborted` where the run should stop."""
-        if self.cancelled.is_set():
-            raise Aborted(f"run {self.run_id} was told to stop")
+        self._check_cancelled()
 
-    def __repr__(self) -> str:
-        return f"<Run {self.run_id} attempt {self.attempt}/{self.max_attempts}>"
+
+class AsyncRun(_Attempt):
+    """One attempt of one job, as an `async def` body gets it: what `Run` has, with methods that are awaited.
+
+    Where the run should stop, its coroutine is cancelled as well: whatever it awaits raises `asyncio.CancelledError`.
+    """
+
+    async def check_cancelled(self) -> None:
+        """Let the other bodies of the loop have their turn, then raise `Aborted` where the run should stop."""
+        await asyncio.sleep(0)
+        self._check_cancelled()

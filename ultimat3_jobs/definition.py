@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -39,12 +40,18 @@ class JobDefinition:
     database: str | None
     """Alias on whose outbox its enqueues are staged. None: the one that the routers give for the outbox."""
 
+    @property
+    def is_async(self) -> bool:
+        """Whether the body is an `async def`."""
+        return inspect.iscoroutinefunction(self.func)
+
     def describe(self) -> dict[str, object]:
         """Return the declaration as plain JSON values; it holds no key and no input."""
         return {
             "name": self.name,
             "aliases": sorted(self.aliases),
             "function": f"{self.func.__module__}.{self.func.__qualname__}",
+            "is_async": self.is_async,
             "description": (self.func.__doc__ or "").strip().partition("\n")[0],
             "queue": self.queue,
             "priority": self.priority,

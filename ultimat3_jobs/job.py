@@ -13,7 +13,7 @@ from asgiref.sync import sync_to_async
 
 from ultimat3_jobs import options as checked
 from ultimat3_jobs import registry
-from ultimat3_jobs.context import Run
+from ultimat3_jobs.context import AsyncRun, Run
 from ultimat3_jobs.definition import JobDefinition, OnConflict, OnKeyReuse, WhileRunning
 from ultimat3_jobs.durations import Duration
 from ultimat3_jobs.enqueue import EnqueueOptions, EnqueueResult, build_batch, build_request, submit
@@ -25,6 +25,7 @@ from ultimat3_jobs.records import EnqueueRequest
 from ultimat3_jobs.retry import Retry
 
 P = ParamSpec("P")
+RunT = TypeVar("RunT", Run, AsyncRun)
 R = TypeVar("R")
 
 
@@ -63,7 +64,7 @@ class Job(Generic[P, R]):
         return self.definition.name
 
     @property
-    def func(self) -> Callable[Concatenate[Run, P], R]:
+    def func(self) -> Callable[Concatenate[Any, P], R]:
         """The plain function, for unit tests."""
         return self.definition.func
 
@@ -181,8 +182,10 @@ def job(
     on_key_reuse: OnKeyReuse = "error",
     atomic: bool = False,
     database: str | None = None,
-) -> Callable[[Callable[Concatenate[Run, P], R]], Job[P, R]]:
+) -> Callable[[Callable[Concatenate[RunT, P], R]], Job[P, R]]:
     """Declare a job. The body's first parameter is `run`; the others, with their type hints, are its input.
+
+    A body may be an `async def`: its `run` is an `AsyncRun`.
 
     Args:
         idempotency_key: required. What makes two enqueues the same work: a template over the parameters
@@ -206,7 +209,7 @@ def job(
         DuplicateJob: where the name is taken.
     """
 
-    def declare(body: Callable[Concatenate[Run, P], R]) -> Job[P, R]:
+    def declare(body: Callable[Concatenate[RunT, P], R]) -> Job[P, R]:
         checked.check_body(body)
         codec = InputCodec(body)
         first = next(iter(codec.names), None)
@@ -237,7 +240,7 @@ def job(
             while_running=checked.one_of("while_running", while_running, ("join", "again")),
             on_key_reuse=checked.one_of("on_key_reuse", on_key_reuse, ("error", "warn")),
             aliases=checked.check_aliases(aliases),
-            atomic=checked.check_atomic(atomic),
+            atomic=checked.check_atomic(atomic, body),
             database=None if database is None else checked.check_database(database),
         )
         registry.register(definition)

@@ -36,10 +36,10 @@ def check_body(body: Callable[..., Any]) -> None:
             f"@job decorates {body!r}, which is no plain function",
             fix="put @job on a module-level def, below other decorators",
         )
-    if inspect.iscoroutinefunction(body) or inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
+    if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
         raise DeclarationInvalid(
-            f"the body {body.__qualname__} is a coroutine or a generator, which a worker thread cannot run",
-            fix=f"def {body.__name__}(run, ...):  # call async code with asgiref.sync.async_to_sync",
+            f"the body {body.__qualname__} is a generator, which a worker does not run",
+            fix=f"def {body.__name__}(run, ...):  # or async def, without yield",
         )
 
 
@@ -121,10 +121,15 @@ def check_retry(retry: object) -> Retry:
     return retry
 
 
-def check_atomic(atomic: object) -> bool:
-    """Return whether body and ack share a transaction, checked."""
+def check_atomic(atomic: object, body: Callable[..., Any]) -> bool:
+    """Return whether body and ack share a transaction, checked: no `async def`, since Django's are of one thread."""
     if not isinstance(atomic, bool):
         raise DeclarationInvalid(f"atomic={atomic!r} is neither True nor False", fix="atomic=True")
+    if atomic and inspect.iscoroutinefunction(body):
+        raise DeclarationInvalid(
+            f"the body {body.__qualname__} is an async def, and Django has no transaction that a coroutine can be in",
+            fix=f"def {body.__name__}(run, ...):  # or leave atomic=True out",
+        )
     return atomic
 
 

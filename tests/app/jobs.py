@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.app.runtime_jobs import forking, forking_async, steady, waiting_async
 from tests.app.working_jobs import atomically, dying, once, waiting
 
-__all__ = ["atomically", "dying", "once", "waiting"]
+__all__ = ["atomically", "dying", "forking", "forking_async", "once", "steady", "waiting", "waiting_async"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutations import driver, enqueuing, failures, harness, outbox, worker
+from tests.mutations import driver, enqueuing, failures, harness, outbox, runtime, worker
 from tests.mutations.mutation import Mutation
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -11,5 +11,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     *failures.MUTATIONS,
     *harness.MUTATIONS,
     *outbox.MUTATIONS,
+    *runtime.MUTATIONS,
     *worker.MUTATIONS,
 )

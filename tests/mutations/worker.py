@@ -200,8 +200,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="a second signal where the database hangs",
         file="ultimat3_jobs/management/commands/jobs_worker.py",
-        old="                watchdog.start()\n",
-        new="                pass\n",
+        old="            watchdog.start()\n",
+        new="            pass\n",
         test="tests/scenarios/test_sigterm.py::test_a_second_signal_ends_a_worker_that_hangs_in_the_database",
         vendors=POSTGRESQL,
     ),
@@ -216,8 +216,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="stop ends claiming",
         file="ultimat3_jobs/worker/loop.py",
-        old="            if self._stopping:\n                return\n            free",
-        new="            if self._stopping and self._free() == self._concurrency:\n                return\n            free",
+        old="            if self._stopping:\n                return\n            idle",
+        new="            if self._stopping and self._free() == self._concurrency:\n                return\n            idle",
         test="tests/worker/test_drain.py::test_running_jobs_end_and_no_other_is_claimed",
         vendors=SQLITE,
     ),
@@ -413,7 +413,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="connections: a changed session",
         file="ultimat3_jobs/worker/connections.py",
-        old='        _thread.changed.add(context["connection"].alias)\n',
+        old="        _thread.changed.add(alias)\n",
         new="        pass\n",
         test="tests/worker/test_connections.py::test_what_a_body_sets_for_its_session_is_not_seen_by_the_next",
         vendors=POSTGRESQL,
@@ -493,8 +493,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="loop: no more than its slots",
         file="ultimat3_jobs/worker/loop.py",
-        old="return self._concurrency - len(self._inflight)",
-        new="return self._concurrency",
+        old="slots = self._concurrency - len(self._inflight)",
+        new="slots = self._concurrency",
         test="tests/worker/test_loop.py::test_as_many_bodies_run_at_once_as_were_asked_for_and_no_more",
         vendors=SQLITE,
     ),

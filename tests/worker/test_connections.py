@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.usefixtures("queue")
 @pytest.fixture(autouse=True)
 def _no_organizations(queue: None) -> Iterator[None]:
     yield
+    held.clear()
     Organization.objects.all().delete()
 
 
@@ -109,7 +111,44 @@ def change_the_session() -> None:
         )
 
 
+held: list[Any] = []
+iterators: list[Any] = []  # never let go: their end would be in another thread than their beginning
+
+
+def hold_a_read_in_the_middle() -> None:
+    """Read the first of several rows, and keep the cursor."""
+    Organization.objects.bulk_create(Organization(name=f"of a read {n}") for n in range(500))
+    cursor = connection.cursor()
+    cursor.execute("SELECT name FROM app_organization")
+    held.append((cursor, cursor.fetchone()))
+
+
+def hold_an_iterator_in_the_middle() -> None:
+    """Do the same with the ORM, which reads from a cursor of the server where there is one."""
+    if connection.vendor == "sqlite":  # which lets only the thread that has begun to read end it
+        hold_a_read_in_the_middle()
+        return
+    Organization.objects.bulk_create(Organization(name=f"of an iterator {n}") for n in range(500))
+    rows = Organization.objects.iterator(chunk_size=10)
+    iterators.append((rows, next(rows)))
+
+
+def share_with_all_threads() -> None:
+    """Let other threads use the connection."""
+    connection.inc_thread_sharing()
+
+
+def make_a_temporary_table() -> None:
+    """Hide a table behind another of its name."""
+    with connection.cursor() as cursor:
+        cursor.execute("/* as some tools write */ CREATE TEMPORARY TABLE app_effect (id integer)")
+
+
 SPOILERS = [
+    hold_a_read_in_the_middle,
+    hold_an_iterator_in_the_middle,
+    share_with_all_threads,
+    make_a_temporary_table,
     leave_a_transaction_open,
     catch_an_integrity_error_in_a_block,
     break_a_block_and_leave_it_open,
@@ -137,6 +176,9 @@ def test_the_outcome_is_stored_and_the_next_job_gets_a_sound_connection(spoil: C
     @job(name="t.next", idempotency_key="key", tenant=NO_TENANT, retry=Retry(attempts=1), priority=-1)
     def following(run: Run) -> list[bool]:
         sound = [connection.in_atomic_block, not connection.get_autocommit(), connection.needs_rollback]
+        sound.append(connection.allow_thread_sharing)
+        # Written meanwhile: who still reads in the middle has an old snapshot, and cannot write.
+        in_another_thread(lambda: Organization.objects.create(name="meanwhile"))
         Effect.objects.create(label="next")
         with transaction.atomic():
             Effect.objects.create(label="next, in a block")
@@ -148,8 +190,22 @@ def test_the_outcome_is_stored_and_the_next_job_gets_a_sound_connection(spoil: C
     assert row(first).state == ("dead" if fails else "done")
     assert row(first).result == (None if fails else "worked")
     assert len(history(first)) == (1 if fails else 0)
-    assert (row(second).state, row(second).result) == ("done", [False, False, False])
+    assert (row(second).state, row(second).result) == ("done", [False] * 4)
     assert set(Effect.objects.values_list("label", flat=True)) == {"next", "next, in a block"}
+
+
+def in_another_thread(work: Callable[[], Any]) -> None:
+    """Do it on another connection."""
+
+    def run() -> None:
+        try:
+            work()
+        finally:
+            connections.close_all()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
 
 
 def test_connections_are_kept_between_runs_whatever_the_settings_say() -> None:
@@ -204,6 +260,15 @@ def test_a_connection_that_the_server_cut_between_two_runs_costs_no_attempt() ->
         ("SELECT set_config('lock_timeout', '7s', false)", False),
         ("BEGIN; SET LOCAL lock_timeout = '7s'; COMMIT", True),
         ("SELECT 'SET lock_timeout = 7'", True),
+        ("/* a tool */ -- says\nSET lock_timeout = '7s'", False),
+        ("SELECT 1; SET lock_timeout = '7s'", False),
+        ("SELECT pg_advisory_lock(7)", False),
+        ("SELECT pg_try_advisory_lock_shared(7)", False),
+        ("BEGIN; SELECT pg_advisory_xact_lock(7); COMMIT", True),
+        ("LISTEN anything", False),
+        ("PREPARE anything AS SELECT 1", False),
+        ("DECLARE anything CURSOR WITH HOLD FOR SELECT 1", False),
+        ("SELECT 1 AS one INTO TEMP anything", False),
     ],
 )
 @pytest.mark.postgresql_only(reason="about settings of a PostgreSQL session")

@@ -298,3 +298,40 @@ def test_the_drain_waits_for_settlements_that_are_under_way(monkeypatch: pytest.
         assert worker.ended() is Ending.DRAINED
 
     assert row(queued).state == "done"
+
+
+class Gone(DatabaseDriver):
+    """A database that went away while a body ran."""
+
+    def __init__(self, body: Body) -> None:
+        self._body = body
+
+    def _check(self) -> None:
+        if self._body.runs:
+            raise OperationalError("the database is away")
+
+    def ack(self, acks: Sequence[Ack]) -> list[bool]:
+        self._check()
+        return super().ack(acks)
+
+    def nack(self, nacks: Sequence[Nack]) -> list[bool]:
+        self._check()
+        return super().nack(nacks)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_drain_while_the_database_is_away_ends_and_says_that_it_could_not_tell(
+    body: Body, settings: Any, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    monkeypatch.setattr(drain, "LAST_WORDS", 0.1)
+    settings.ULTIMAT3_JOBS = {**JOBS, "DRAIN_TIMEOUT": "100ms", "LEASE": "600ms", "RENEWAL": "200ms"}
+    monkeypatch.setattr(loop, "get_driver", lambda: Gone(body))
+    queued = declare(body.wait).enqueue(1)
+    with working(concurrency=1) as worker:
+        started(body)
+        worker.stop()
+        if ends:
+            body.let_go.set()
+        assert worker.ended() is Ending.AT_ONCE
+
+    assert (row(queued).state, row(queued).attempt) == ("running", 1)

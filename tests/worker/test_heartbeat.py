@@ -265,6 +265,45 @@ def test_a_beat_that_hangs_is_silence_unless_all_writers_wait_with_it(
     assert one.run.cancelled.is_set() is not one_writer
 
 
+@pytest.mark.sqlite_only(reason="one lock for all writers")
+def test_a_beat_that_gave_up_waiting_for_the_write_lock_is_no_silence_until_one_lands(
+    new_connection: Callable[[], BaseDatabaseWrapper], caplog: pytest.LogCaptureFixture
+) -> None:
+    inflight, (one,) = claimed(1)
+    heartbeat = beating(inflight)
+    one.confirmed_at -= 3_600
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA busy_timeout = 20")
+    holder = new_connection()
+    with holder.cursor() as cursor:
+        cursor.execute("BEGIN IMMEDIATE")
+
+    heartbeat.beat()
+    heartbeat.watch()
+
+    assert [r.message.split()[0] for r in caplog.records] == ["jobs.heartbeat.failed"]
+    assert not one.run.cancelled.is_set()
+    holder.connection.rollback()
+    heartbeat.beat()
+    assert one.confirmed_at > monotonic() - 60
+    # From now on silence counts again.
+    one.confirmed_at -= 3_600
+    heartbeat.watch()
+    assert one.run.cancelled.is_set()
+
+
+def test_a_beat_that_fails_otherwise_is_silence() -> None:
+    inflight, (one,) = claimed(1)
+    one.confirmed_at -= 3_600
+    heartbeat = beating(inflight, Held(one_writer=True))
+
+    with connection.execute_wrapper(Failing(1)):
+        heartbeat.beat()
+    heartbeat.watch()
+
+    assert one.run.cancelled.is_set()
+
+
 @pytest.mark.postgresql_only(reason="on SQLite all writers wait with the beat, and nobody can take the job")
 def test_a_run_is_told_to_stop_while_a_beat_hangs(settings: Any) -> None:
     settings.ULTIMAT3_JOBS = {"POLL": "50ms", "LEASE": "600ms", "RENEWAL": "200ms"}

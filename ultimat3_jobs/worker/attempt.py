@@ -1,17 +1,24 @@
-"""The surroundings of one attempt: its context, its tenant, its connections."""
+"""The surroundings of one attempt: its context, its tenant, its connections, its process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+import os
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
 from django.utils.module_loading import import_string
 
-from ultimat3_jobs.context import install_tenant
+from ultimat3_jobs.context import AsyncRun, Run, install_tenant
+from ultimat3_jobs.definition import JobDefinition
+from ultimat3_jobs.records import ClaimedJob
 from ultimat3_jobs.settings import get_settings
+from ultimat3_jobs.worker import stacks
+from ultimat3_jobs.worker.async_bodies import call_async_body
 from ultimat3_jobs.worker.connections import prepare_connections, replace_spoilt_connections
+from ultimat3_jobs.worker.forks import leave_if_forked
 
 T = TypeVar("T")
 
@@ -30,6 +37,28 @@ connections_of_a_run: ContextVar[Callable[[], AbstractContextManager[None]]] = C
     "ultimat3_jobs_connections_of_a_run", default=OwnConnections
 )
 """What is entered around every body. A test that runs bodies inline lends them its own connections instead."""
+
+
+def call_body(definition: JobDefinition, job: ClaimedJob, run: Run, values: Mapping[str, Any]) -> Any:
+    """Call a body, of either kind, and return what it returns.
+
+    Raises:
+        TypeError: where a plain function returns a coroutine, which nobody awaits.
+    """
+    process = os.getpid()
+    with stacks.running(job.claim.id, job.name):
+        try:
+            if definition.is_async:
+                return call_async_body(definition.func, AsyncRun(job, run.cancelled), values, run.cancelled)
+            result = definition.func(run, **values)
+        except BaseException as error:
+            leave_if_forked(process, error)
+            raise
+    leave_if_forked(process)
+    if inspect.iscoroutine(result):
+        result.close()
+        raise TypeError(f"{definition.name} is a plain function and returned a coroutine: declare it with async def")
+    return result
 
 
 def in_surroundings(tenant: str | None, work: Callable[[], T]) -> T:

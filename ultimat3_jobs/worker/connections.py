@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -20,13 +21,18 @@ from ultimat3_jobs.worker.inflight import monotonic
 LONG_IDLE = 30.0
 """Seconds after which a connection is asked whether it still works before a body gets it."""
 
-# What outlasts a transaction; SET LOCAL, SET CONSTRAINTS and SET TRANSACTION do not.
+# What outlasts a transaction; SET LOCAL, SET CONSTRAINTS and SET TRANSACTION do not. Comments may stand before it.
 _CHANGES_THE_SESSION = re.compile(
-    r"\s*(?:SET\s+(?!LOCAL\b|CONSTRAINTS\b|TRANSACTION\b)|RESET\b|DISCARD\b|ATTACH\b|PRAGMA\s+[\w.]+\s*=)",
-    re.IGNORECASE,
+    r"(?:^|;)(?:\s|/\*.*?\*/|--[^\n]*\n)*"
+    r"(?:SET\s+(?!LOCAL\b|CONSTRAINTS\b|TRANSACTION\b)|RESET\b|DISCARD\b|LISTEN\b|UNLISTEN\b|PREPARE\b|DEALLOCATE\b"
+    r"|DECLARE\b|LOAD\b|ATTACH\b|DETACH\b|PRAGMA\s+[\w.]+\s*[=(]"
+    r"|CREATE\s+(?:OR\s+REPLACE\s+)?(?:GLOBAL\s+|LOCAL\s+)?TEMP(?:ORARY)?\b)",
+    re.IGNORECASE | re.DOTALL,
 )
+# Functions that do the same. A lock that outlives its run keeps every other worker waiting.
+_CALLS_THE_SESSION = re.compile(r"\bset_config\b|\bpg_(?:try_)?advisory_lock|\bINTO\s+TEMP", re.IGNORECASE)
 _LONGEST_LOOK = 2_000
-"""Characters up to which a statement is searched for a function that does the same."""
+"""Characters up to which a statement is searched."""
 
 _thread = threading.local()
 
@@ -40,6 +46,7 @@ def prepare_connections() -> frozenset[str]:
     idle = monotonic() - getattr(_thread, "used_at", 0.0) > LONG_IDLE
     in_transaction = set()
     _thread.changed = set()
+    _thread.cursors = WeakSet()
     for connection in connections.all():
         connection.execute_wrappers.append(_watch_the_session)
         if connection.in_atomic_block or not connection.autocommit:
@@ -64,6 +71,7 @@ def replace_spoilt_connections(in_transaction: frozenset[str] = frozenset()) -> 
         with contextlib.suppress(ValueError):
             connection.execute_wrappers.remove(_watch_the_session)
         if connection.alias not in in_transaction:
+            _close_cursors(connection.alias)
             _drop_unless(connection, partial(_clean, connection))
     _thread.used_at = monotonic()
 
@@ -77,6 +85,8 @@ def _drop_unless(connection: BaseDatabaseWrapper, sound: Callable[[], bool]) -> 
         emit("jobs.connection.check-failed", level=logging.WARNING, error=type(error).__name__)
     # The wrapper too carries the state of a broken transaction: both go, and the next use makes them anew.
     try:
+        if connection.vendor == "postgresql" and connection.connection is not None:
+            connection.connection.close()  # by itself: a pool takes back what is open, and hands it to the next
         connection.close()
     except Exception as error:
         emit("jobs.connection.close-failed", level=logging.WARNING, error=type(error).__name__)
@@ -87,8 +97,8 @@ def _clean(connection: BaseDatabaseWrapper) -> bool:
     if connection.in_atomic_block or connection.needs_rollback or connection.closed_in_transaction:
         return False
     if connection.connection is None:
-        return True
-    if connection.alias in getattr(_thread, "changed", ()):
+        return not connection.allow_thread_sharing
+    if connection.allow_thread_sharing or connection.alias in getattr(_thread, "changed", ()):
         return False
     if connection.autocommit != connection.settings_dict["AUTOCOMMIT"]:
         return False
@@ -99,10 +109,20 @@ def _clean(connection: BaseDatabaseWrapper) -> bool:
 
 def _watch_the_session(execute: Any, sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
     """Note where a body changes its session, such as its `search_path`: nobody can tell how to change it back."""
-    text = str(sql)
-    if _CHANGES_THE_SESSION.match(text) or (len(text) <= _LONGEST_LOOK and "set_config" in text.lower()):
-        _thread.changed.add(context["connection"].alias)
+    alias = context["connection"].alias
+    text = str(sql)[:_LONGEST_LOOK]
+    if _CHANGES_THE_SESSION.search(text) or _CALLS_THE_SESSION.search(text):
+        _thread.changed.add(alias)
+    _thread.cursors.add(context["cursor"])
     return execute(sql, params, many, context)
+
+
+def _close_cursors(alias: str) -> None:
+    """Close what a body left open and somebody still holds: on SQLite a read in the middle keeps its snapshot."""
+    for cursor in list(getattr(_thread, "cursors", ())):
+        if cursor.db.alias == alias:
+            with contextlib.suppress(Exception):
+                cursor.close()
 
 
 def _in_raw_transaction(connection: BaseDatabaseWrapper) -> bool:

@@ -39,9 +39,11 @@ class Heartbeat:
             try:
                 self._renew(active)
             except Exception as error:
+                # One that gave up waiting still waits: whoever would take the jobs waits for the same lock.
+                self._waits_its_turn = self._waits_its_turn and "locked" in str(error)
                 emit("jobs.heartbeat.failed", level=logging.WARNING, exc_info=True, error=type(error).__name__)
                 close_thread_connections()
-            finally:
+            else:
                 self._waits_its_turn = False
         return False
 

@@ -19,6 +19,7 @@ from ultimat3_jobs.outbox.prune import Pruner
 from ultimat3_jobs.outbox.relay import relay_all, relay_once
 from ultimat3_jobs.records import QueueSelection
 from ultimat3_jobs.settings import get_settings
+from ultimat3_jobs.worker.async_bodies import AsyncBodies, serve_thread
 from ultimat3_jobs.worker.atomic import AtomicEnding
 from ultimat3_jobs.worker.claim import claim
 from ultimat3_jobs.worker.drain import Ending, drain
@@ -44,6 +45,8 @@ class WorkerOptions:
     """Whether it moves committed outbox rows too."""
     burst: bool = False
     """Run what is due, then end."""
+    max_jobs: int | None = None
+    """Claim at most so many jobs, let them end, then end; None: no limit."""
 
 
 class Worker:
@@ -56,10 +59,13 @@ class Worker:
         self.id = uuid4().hex  # never host name and pid: those come back
         self._concurrency = options.concurrency or self._settings.concurrency
         self._inflight = Inflight()
+        self._async_bodies = AsyncBodies()
         self._bodies: queue.SimpleQueue[ActiveRun | None] = queue.SimpleQueue()
         # Rung when something happened. A signal handler may do so: put() cannot deadlock with the get() it interrupts.
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._stopping = self._at_once = False
+        self._left = options.max_jobs
+        self._finishing = False
         self._stops = itertools.count()
         self._claim_seconds = 0.0
         self._heartbeat = Heartbeat(
@@ -73,6 +79,11 @@ class Worker:
         if next(self._stops):
             self._at_once = True
         self._stopping = True
+        self._wake()
+
+    def finish(self) -> None:
+        """Claim nothing more, and end once all that runs has ended, however long that takes."""
+        self._finishing = True
         self._wake()
 
     def run(self) -> Ending:
@@ -116,6 +127,7 @@ class Worker:
         if ending is Ending.DRAINED:
             for thread in bodies:
                 thread.join()
+        self._async_bodies.close(wait=ending is Ending.DRAINED)
         close_thread_connections()
         emit("jobs.worker.stopped", worker=self.id, ending=ending.name.lower().replace("_", "-"))
         return ending
@@ -137,12 +149,15 @@ class Worker:
             self._gather()
             if self._stopping:
                 return
+            idle = not len(self._inflight)
             free = self._free()
+            if idle and (self._finishing or self._left == 0):
+                return
             claimed = 0
             try:
                 if free:
                     claimed = self._claim(free)
-                if self._options.burst and free == self._concurrency and not claimed:
+                if self._options.burst and idle and free and not claimed:
                     claimed = self._claim_after_chores(free)
                     if not claimed:
                         return
@@ -155,7 +170,11 @@ class Worker:
                 self._wait(backoff or self._settings.poll.total_seconds())
 
     def _free(self) -> int:
-        return self._concurrency - len(self._inflight)
+        """Return how many jobs may be claimed now."""
+        if self._finishing:
+            return 0
+        slots = self._concurrency - len(self._inflight)
+        return slots if self._left is None else min(slots, self._left)
 
     def _claim(self, free: int) -> int:
         asked_at = monotonic()
@@ -169,6 +188,8 @@ class Worker:
             lapsed=0 if self._inflight.any_lapsed() else 1,
         )
         self._claim_seconds = monotonic() - asked_at
+        if self._left is not None:
+            self._left -= len(claimed)
         for active in claimed:
             self._inflight.add(active)
             self._bodies.put(active)
@@ -210,6 +231,7 @@ class Worker:
 
     def _work(self) -> None:
         """A body thread: runs and settles one job after another."""
+        serve_thread(self._async_bodies)
         while (active := self._bodies.get()) is not None:
             self._attempt(active)
         close_thread_connections()

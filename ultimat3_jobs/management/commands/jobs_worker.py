@@ -9,6 +9,8 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -17,15 +19,19 @@ from ultimat3_jobs.records import QueueSelection
 from ultimat3_jobs.settings import MAX_CONCURRENCY
 from ultimat3_jobs.worker.drain import Ending
 from ultimat3_jobs.worker.loop import Worker, WorkerOptions
+from ultimat3_jobs.worker.reload import CodeWatch, start_again
+from ultimat3_jobs.worker.stacks import StackWriter
 
 LAST_SECONDS = 2.0
 """What a worker that got a second signal has before its process ends."""
+MOST_JOBS = 999_999_999
 
 
 class Command(BaseCommand):
     help = (
         "Runs background jobs until it gets SIGTERM or SIGINT, then lets running jobs end. "
-        "Exit codes: 0 all ended; 3 some were handed back; 4 ended at once by a second signal."
+        "Exit codes: 0 all ended; 3 some were handed back; 4 ended at once by a second signal. "
+        "SIGUSR1 writes the stacks of the running bodies to the log."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -34,6 +40,14 @@ class Command(BaseCommand):
         parser.add_argument("--concurrency", type=_count, help="jobs at once (default: the CONCURRENCY setting)")
         parser.add_argument("--no-relay", action="store_true", help="do not relay the outbox")
         parser.add_argument("--burst", action="store_true", help="run what is due, then exit")
+        parser.add_argument("--max-jobs", type=_number, help="claim so many jobs at most, let them end, then exit")
+        parser.add_argument("--reload", action="store_true", help="for development: start again when code changes")
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        # From here on, so that a signal which comes while the settings are checked ends the worker as any other does.
+        self._stops = _Stops()
+        with _handling({signal.SIGTERM: self._stops.stop, signal.SIGINT: self._stops.stop}):
+            return super().execute(*args, **options)
 
     def handle(self, *args: Any, **options: Any) -> None:
         if both := sorted({*options["queues"]} & {*options["exclude_queues"]}):
@@ -44,31 +58,72 @@ class Command(BaseCommand):
                 concurrency=options["concurrency"],
                 relay=not options["no_relay"],
                 burst=options["burst"],
+                max_jobs=options["max_jobs"],
             )
         )
-        signals = itertools.count(1)
-
-        def stop(*_: object) -> None:
-            worker.stop()
-            if next(signals) > 1:
-                # The main thread may hang in the database: the process ends all the same.
-                watchdog = threading.Timer(LAST_SECONDS, os._exit, [Ending.AT_ONCE])
-                watchdog.daemon = True
-                watchdog.start()
-
-        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        self._stops.of(worker)
+        code = CodeWatch(worker.finish)
+        if options["reload"]:
+            code.start()
+        stacks = StackWriter()
         try:
-            ending = worker.run()
+            with _handling({signal.SIGUSR1: stacks.ask}):
+                ending = worker.run()
         finally:
-            # Called from other code, a burst must leave Ctrl-C as it was.
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            stacks.close()
+            if options["reload"]:
+                code.stop()
         if ending is not Ending.DRAINED:
             # Bodies still run in threads that nothing can end; their writes are refused, and the process goes.
-            logging.shutdown()
-            sys.stdout.flush()
-            sys.stderr.flush()
+            _flush()
             os._exit(ending)
+        if code.changed and not self._stops.asked:
+            _flush()
+            start_again()
+
+
+class _Stops:
+    """What SIGTERM and SIGINT ask for: of the worker, or of the one that is still to be made."""
+
+    def __init__(self) -> None:
+        self._signals = itertools.count(1)
+        self._worker: Worker | None = None
+        self.asked = False
+
+    def stop(self) -> None:
+        self.asked = True
+        if self._worker is not None:
+            self._worker.stop()
+        if next(self._signals) > 1:
+            # The main thread may hang in the database: the process ends all the same.
+            watchdog = threading.Timer(LAST_SECONDS, os._exit, [Ending.AT_ONCE])
+            watchdog.daemon = True
+            watchdog.start()
+
+    def of(self, worker: Worker) -> None:
+        self._worker = worker
+        if self.asked:
+            worker.stop()
+
+
+@contextmanager
+def _handling(handlers: dict[signal.Signals, Callable[[], None]]) -> Iterator[None]:
+    """Handle signals for the length of the block: called from other code, a burst must leave Ctrl-C as it was."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are the main thread's
+        return
+    before = {number: signal.signal(number, lambda *_, call=call: call()) for number, call in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _flush() -> None:
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
 
 
 def _queue_names(text: str) -> tuple[str, ...]:
@@ -80,7 +135,11 @@ def _queue_names(text: str) -> tuple[str, ...]:
 
 
 def _count(text: str) -> int:
+    return _number(text, most=MAX_CONCURRENCY)
+
+
+def _number(text: str, most: int = MOST_JOBS) -> int:
     # Longer text than this is no number that could be meant, and may be too long for int().
-    if not text.isascii() or not text.isdigit() or len(text) > 9 or not 1 <= int(text) <= MAX_CONCURRENCY:  # noqa: PLR2004
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {MAX_CONCURRENCY}")
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or not 1 <= int(text) <= most:  # noqa: PLR2004
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {most}")
     return int(text)

@@ -1,0 +1,56 @@
+"""Jobs of worker processes whose bodies do what few do: they fork, or are async."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from tests.app.models import Effect
+from ultimat3_jobs import NO_TENANT, AsyncRun, Retry, Run, job
+
+
+@job(idempotency_key="{label}", tenant=NO_TENANT, retry=Retry(attempts=20, delay=0))
+def steady(run: Run, label: str) -> str:
+    """Leave an effect, as often as it takes."""
+    Effect.objects.create(label=label, detail="start", attempt=run.attempt, pid=os.getpid())
+    return "worked"
+
+
+@job(idempotency_key="{label}", tenant=NO_TENANT, retry=Retry(attempts=1))
+def forking(run: Run, label: str, fails: bool = False) -> str:
+    """Fork, and let the child unwind as the parent does."""
+    child = os.fork()
+    if child == 0:
+        if fails:
+            raise ValueError("in the child")
+        return "in the child"
+    _, status = os.waitpid(child, 0)
+    Effect.objects.create(label=label, detail=str(os.waitstatus_to_exitcode(status)), pid=os.getpid())
+    return "in the parent"
+
+
+@job(idempotency_key="{label}", tenant=NO_TENANT, retry=Retry(attempts=1))
+async def forking_async(run: AsyncRun, label: str, fails: bool = False) -> str:
+    """Fork, and let the child go on in the loop, or end."""
+    child = os.fork()
+    if child == 0:
+        if fails:
+            await asyncio.sleep(0.01)
+        return "in the child"
+    _, status = os.waitpid(child, 0)
+    await Effect.objects.acreate(label=label, detail=str(os.waitstatus_to_exitcode(status)), pid=os.getpid())
+    return "in the parent"
+
+
+@job(idempotency_key="{label}", tenant=NO_TENANT, retry=Retry(attempts=1))
+async def waiting_async(run: AsyncRun, label: str) -> str:
+    """Start, wait until a test says `go`, and end."""
+    await Effect.objects.acreate(label=label, detail="start", attempt=run.attempt, pid=os.getpid())
+    await waited_for(label)
+    return "worked"
+
+
+async def waited_for(label: str) -> None:
+    """Wait until a test lets a label go."""
+    while not await Effect.objects.filter(label=label, detail="go").aexists():
+        await asyncio.sleep(0.02)
