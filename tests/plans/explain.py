@@ -86,7 +86,8 @@ def explain_analyze(opened: BaseDatabaseWrapper, case: Case, *, generic: bool = 
             numbered = _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", text).replace("%%", "%")
             cursor.execute("SET LOCAL plan_cache_mode = force_generic_plan")
             cursor.execute(f"PREPARE explained AS {numbered}")
-            text = f"EXECUTE explained ({', '.join(f'%({name})s' for name in names)})"
+            given = f"({', '.join(f'%({name})s' for name in names)})" if names else ""
+            text = f"EXECUTE explained {given}"
         cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {text}", parameters)
         (found,) = cursor.fetchone()
         if generic:

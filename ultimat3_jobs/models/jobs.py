@@ -10,7 +10,7 @@ from django.db.models.functions import Coalesce
 
 from ultimat3_jobs.fields import InstantField
 from ultimat3_jobs.ids import uuid7
-from ultimat3_jobs.states import LIVE, RETRYABLE, WAITING, State
+from ultimat3_jobs.states import FINAL, LIVE, RETRYABLE, WAITING, State
 
 
 def _choices() -> list[tuple[str, str]]:
@@ -80,6 +80,8 @@ class Job(models.Model):
     class Meta:
         db_table = "x_jobs"
         ordering: ClassVar = ["-id"]
+        # Of the admin's actions: to look is not to act.
+        permissions: ClassVar = [("retry_job", "Can retry dead jobs"), ("cancel_job", "Can cancel jobs")]
         constraints: ClassVar = [
             # One row holds a key in its namespace. Conflict target of the enqueue, look-up of the holder: both spell
             # this expression and this predicate, and a test pins the three together.
@@ -115,6 +117,34 @@ class Job(models.Model):
                 condition=Q(state__in=[s.value for s in RETRYABLE]),
                 name="x_jobs_dead",
             ),
+            # Look-ups by people, newest first. Over dead letters they cost the drain nothing: what ends well stays out.
+            models.Index(fields=["id"], condition=Q(state__in=[s.value for s in RETRYABLE]), name="x_jobs_dead_newest"),
+            models.Index(
+                fields=["queue", "id"],
+                condition=Q(state__in=[s.value for s in RETRYABLE]),
+                name="x_jobs_dead_queue",
+            ),
+            models.Index(
+                fields=["cause", "id"],
+                condition=Q(state__in=[s.value for s in RETRYABLE]),
+                name="x_jobs_dead_cause",
+            ),
+            # What became of a name's, a tenant's, a key's work. Live rows are left out: each claim would write them.
+            models.Index(
+                fields=["name", "state", "id"],
+                condition=Q(state__in=[s.value for s in FINAL]),
+                name="x_jobs_final_name",
+            ),
+            models.Index(
+                fields=["tenant_id", "state", "id"],
+                condition=Q(state__in=[s.value for s in FINAL], tenant_id__isnull=False),
+                name="x_jobs_final_tenant",
+            ),
+            models.Index(
+                fields=["idempotency_key", "state", "id"],
+                condition=Q(state__in=[s.value for s in FINAL]),
+                name="x_jobs_final_key",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -144,6 +174,8 @@ class JobAttempt(models.Model):
     class Meta:
         db_table = "x_job_attempts"
         ordering: ClassVar = ["id"]
+        # The history of one job, in its order.
+        indexes: ClassVar = [models.Index(fields=["job_id", "id"], name="x_job_attempts_job")]
 
     def __str__(self) -> str:
         return f"{self.kind} of attempt {self.attempt} of {self.job_id}"
