@@ -111,6 +111,12 @@ class NotRetryable(JobsError):
     code = "X_JOB_NOT_RETRYABLE"
 
 
+class NotCancellable(JobsError):
+    """A row has ended, or is in a state that cannot be cancelled."""
+
+    code = "X_JOB_NOT_CANCELLABLE"
+
+
 class RowStatusUnknown(JobsError):
     """A row carries a state that this build does not know."""
 

@@ -8,6 +8,7 @@ from types import TracebackType
 
 from ultimat3_jobs.errors import JobsError
 from ultimat3_jobs.records import Failure
+from ultimat3_jobs.text import bounded, storable
 
 MAX_TEXT = 16_000
 MAX_LABEL = 255
@@ -23,10 +24,10 @@ def describe_failure(error: BaseException, *, verdict: str, body: str = "") -> F
         body: dotted name of the job's function. The place of the failure is the innermost frame of its package.
     """
     tb = _traceback(error)
-    error_class = _bounded(class_name(type(error)), MAX_LABEL)
-    place = _bounded(_place(tb, body.partition(".")[0]) or body, MAX_LABEL)
-    ending = f"\nverdict: {_bounded(verdict, MAX_TEXT // 2)}"
-    text = _shortened(_clean(_format(error, tb)), MAX_TEXT - len(ending)) + ending
+    error_class = bounded(class_name(type(error)), MAX_LABEL)
+    place = bounded(_place(tb, body.partition(".")[0]) or body, MAX_LABEL)
+    ending = f"\nverdict: {bounded(verdict, MAX_TEXT // 2)}"
+    text = _shortened(storable(_format(error, tb)), MAX_TEXT - len(ending)) + ending
     cause = hashlib.sha256(f"{error_class}\n{place}".encode()).hexdigest()
     return Failure(error_class=error_class, error_place=place, cause=cause, text=text)
 
@@ -73,16 +74,6 @@ def _place(tb: TracebackType | None, package: str) -> str:
 
 def _text_or_mark(value: object) -> str:
     return value if type(value) is str else "?"
-
-
-def _clean(text: str) -> str:
-    """Escape what a database refuses: NUL characters and lone surrogates."""
-    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def _bounded(label: str, limit: int) -> str:
-    label = _clean(label)
-    return label if len(label) <= limit else label[: limit - 1] + "…"
 
 
 def _shortened(text: str, limit: int) -> str:

@@ -185,5 +185,14 @@ class RetryVerdict(StrEnum):
 
     RETRIED = "retried"
     NOT_FOUND = "not-found"
-    NOT_RETRYABLE = "not-retryable"  # live, done, cancelled
+    NOT_RETRYABLE = "not-retryable"  # live, done, cancelled, or in a state that this build does not know
     KEY_HELD = "key-held"  # another row has taken its key since
+    SUPERSEDED = "superseded"  # a newer dead letter of its key was retried by the same call
+
+
+class CancelVerdict(StrEnum):
+    """What became of one request to cancel a job."""
+
+    CANCELLED = "cancelled"
+    NOT_FOUND = "not-found"
+    NOT_CANCELLABLE = "not-cancellable"  # it has ended, or is in a state that this build does not know

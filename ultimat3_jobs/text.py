@@ -19,6 +19,17 @@ def fault_of_text(text: str) -> str | None:
     return None
 
 
+def storable(text: str) -> str:
+    """Return `text` with what not every database can store escaped: NUL characters and lone surrogates."""
+    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def bounded(text: str, limit: int) -> str:
+    """Return storable text of at most `limit` characters, with a mark where it was cut."""
+    text = storable(text[: limit + 1])
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
 def is_label(value: object, longest: int) -> TypeGuard[str]:
     """Whether it is text that reads as one name in a list: not blank, printable, without space around it.
 

@@ -143,6 +143,45 @@ def test_settlements_lock_in_one_order(harness: DatabaseHarness, write: Callable
 
 
 @rows_are_locked
+@pytest.mark.parametrize(("repair", "state"), [("retry", "dead"), ("cancel", "running")])
+def test_repairs_lock_in_one_order(harness: DatabaseHarness, repair: str, state: str) -> None:
+    for name in "abcde":
+        JobFactory(state=state, idempotency_key=name)
+
+    def by_key(harness: DatabaseHarness, names: str) -> object:
+        ids = dict(Job.objects.filter(idempotency_key__in=names).values_list("idempotency_key", "id"))
+        return getattr(harness.driver(), repair)([ids[name] for name in names])
+
+    meet_in_the_middle(harness, by_key)
+
+
+@rows_are_locked
+def test_retries_take_keys_in_the_order_of_the_enqueue(harness: DatabaseHarness) -> None:
+    # The order of the ids, and of most collations, is the other one.
+    letters = [JobFactory(state="dead", idempotency_key=name).id for name in "edcbaDCBA"]
+    names = sorted("ABCDabcde")
+
+    def retry() -> object:
+        with connection.cursor() as cursor:
+            cursor.execute("SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off")
+        return harness.driver().retry(letters)
+
+    def enqueue() -> object:
+        with harness.transaction():
+            return harness.enqueue(*(name for name in names if name != "a"))
+
+    with harness.taken_back():
+        harness.enqueue("a")
+        first = harness.meanwhile(retry)
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+        second = harness.begun(enqueue)
+        wait_for(lambda: harness.waiting() == 2, "both wait, for the open key or for one another")
+    first(), second()  # a deadlock is raised here
+    assert Job.objects.filter(state="ready").count() == 9
+
+
+@rows_are_locked
 def test_requests_to_run_again_lock_in_one_order(harness: DatabaseHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     harness.running(*"abcde")
     meet_at(monkeypatch, "ask_again")

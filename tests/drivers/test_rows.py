@@ -13,7 +13,7 @@ from tests.drivers.factories import JobFactory
 from tests.drivers.harness import DatabaseHarness
 from tests.processes import wait_for
 from ultimat3_jobs.drivers.database import driver as database_driver
-from ultimat3_jobs.drivers.database import settlements
+from ultimat3_jobs.drivers.database import repairs, settlements
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.models import Job, JobAttempt
 from ultimat3_jobs.records import Ack, Claim, Failure, Nack
@@ -286,7 +286,7 @@ def test_a_failure_and_its_history_are_one_transaction(
 
 def test_a_retry_and_its_history_are_one_transaction(harness: DatabaseHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     job = JobFactory(state="dead")
-    breaks_at(monkeypatch, "log_retries", database_driver)
+    breaks_at(monkeypatch, "log_repairs", repairs)
     with pytest.raises(LostConnectionError):
         harness.driver().retry([job.id])
 

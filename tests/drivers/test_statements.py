@@ -17,7 +17,7 @@ from ultimat3_jobs.states import FINAL, LIVE, RETRYABLE, WAITING, State, Stop
 
 NAMES = sql.names("postgresql")
 BOTH = [(vendor, name) for vendor in sql.VENDORS for name in sql.names(vendor)]
-LOOK_UPS_OF_A_KEY = ["holders", "retry", "release_key_for"]
+LOOK_UPS_OF_A_KEY = ["holders", "retry", "release_keys_for"]
 
 # An example of every parameter: with these, each statement can be explained.
 EXAMPLES: dict[str, Any] = {
@@ -29,7 +29,8 @@ EXAMPLES: dict[str, Any] = {
     "cap": 10,
     "lease": 30.0,
     "worker": "worker",
-    "id": "0" * 32,
+    "by": "ann",
+    "reason": "mended",
     "with_rerun": True,
     "lapsed_text": "lapsed",
     "lost_text": "lost",

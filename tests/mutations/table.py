@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from tests.mutations import driver, enqueuing, outbox, worker
+from tests.mutations import driver, enqueuing, failures, outbox, worker
 from tests.mutations.mutation import Mutation
 
-MUTATIONS: tuple[Mutation, ...] = (*driver.MUTATIONS, *enqueuing.MUTATIONS, *outbox.MUTATIONS, *worker.MUTATIONS)
+MUTATIONS: tuple[Mutation, ...] = (
+    *driver.MUTATIONS,
+    *enqueuing.MUTATIONS,
+    *failures.MUTATIONS,
+    *outbox.MUTATIONS,
+    *worker.MUTATIONS,
+)

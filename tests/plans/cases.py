@@ -63,6 +63,7 @@ def cases() -> list[Case]:
     kept = [row_key("done", 100 * n) for n in range(1, KEPT + 1)]
     free = [row_key("done", 100 * n + 1) for n in range(KEPT)]
     sweep = {"limit": 500, "seen": None, "lapsed_text": "", "lost_text": "", "error_class": "", "cause": ""}
+    who = {"by": "me", "reason": "why"}
     # One dead letter has its id in the index of dead letters too.
     id_and_key = frozenset({"x_jobs_pkey", "x_jobs_key", "x_jobs_dead_newest"})
     return [
@@ -73,7 +74,7 @@ def cases() -> list[Case]:
         Case("enqueue", "enqueue", {"rows": _requests([*held, *free])}, KEPT, frozenset()),
         Case("ask again", "ask_again", {"rows": _rows(ready, request="{}")}, KEYS, ID),
         Case("release keys", "release_keys", {"rows": _rows(c.id.hex for c in done)}, RUNS, ID, returns=False),
-        Case("release key for", "release_key_for", {"id": dead[0]}, 1, id_and_key, returns=False),
+        Case("release keys for", "release_keys_for", {"rows": _rows(dead)}, RUNS, id_and_key, returns=False),
         Case("hand over", "hand_over", {"rows": _rows(c.id.hex for c in done)}, RUNS, ID, returns=False),
         # The ends of leases are not indexed, since each renewal would then rewrite every index of its row: the sweep
         # reads all that is running, here twice what has lapsed.
@@ -88,9 +89,11 @@ def cases() -> list[Case]:
         Case("heartbeat", "heartbeat", {"rows": rows.encode(map(rows.claim_row, runs)), "lease": 30.0}, RUNS, ID),
         Case("held", "held", {"rows": rows.encode(map(rows.claim_row, runs))}, RUNS, ID),
         Case("settled", "settled", {"rows": rows.encode(map(rows.claim_row, done))}, RUNS, ID),
-        Case("retry", "retry", {"id": dead[0]}, 1, id_and_key),
+        Case("retry", "retry", {"rows": _rows(dead)}, RUNS, id_and_key),
+        Case("cancel", "cancel", {"rows": _rows([*ready, *(c.id.hex for c in runs)]), **who}, KEYS + RUNS, ID),
+        Case("found", "found", {"rows": _rows([*ready, *dead])}, KEYS + RUNS, ID),
         _log("log_failures", dead, decision="retry"),
-        _log("log_retries", dead, by="me", reason="why"),
+        _log("log_repairs", dead, kind="retry", **who),
         Case("stage", "stage", {"rows": _requests(free)}, KEPT, frozenset(), returns=False),
         Case("pending", "pending", {"limit": KEYS}, KEYS, frozenset({"x_outbox_pending", "x_outbox_pkey"})),
         Case("mark", "mark", {"rows": _marks(pending)}, KEYS, frozenset({"x_outbox_pkey"})),

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from ultimat3_jobs.records import (
     Ack,
+    CancelVerdict,
     Claim,
     ClaimedJob,
     EnqueueRequest,
@@ -34,7 +35,7 @@ class Capability(Flag):
     """What a driver can do beyond the core."""
 
     PRIORITIES = auto()  # claims in the order of priority
-    INTROSPECT = auto()  # finds the holder of a key, retries dead letters
+    INTROSPECT = auto()  # finds the holder of a key, retries dead letters, cancels
     JOINS_TRANSACTION = auto()  # its writes can share the caller's database transaction
 
 
@@ -123,9 +124,25 @@ class Driver(ABC):
     def retry(self, ids: Sequence[UUID], *, by: str = "", reason: str = "") -> list[RetryVerdict]:
         """Start dead letters again, their attempts anew, history kept; one verdict each. Needs INTROSPECT.
 
+        Of several dead letters of one key the newest (by id) is started. A key that is held, or taken meanwhile, keeps
+        its dead letter from starting and no other.
+
         Args:
             ids: of the dead letters.
-            by: who asked.
+            by: who asked; longer text than 255 characters is cut, as `reason` is.
+            reason: why.
+        """
+        raise NotImplementedError
+
+    def cancel(self, ids: Sequence[UUID], *, by: str = "", reason: str = "") -> list[CancelVerdict]:
+        """End live jobs as cancelled at once, and free their keys; one verdict each. Needs INTROSPECT.
+
+        The claim of a running job is taken from its worker: its next heartbeat answers LOST, and it can settle nothing,
+        although its body may still be unwinding. What a job was asked to run again for is dropped.
+
+        Args:
+            ids: of the jobs.
+            by: who asked; longer text than 255 characters is cut, as `reason` is.
             reason: why.
         """
         raise NotImplementedError

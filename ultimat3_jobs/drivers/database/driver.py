@@ -7,15 +7,15 @@ from datetime import timedelta
 from typing import ClassVar
 from uuid import UUID
 
-from django.db import IntegrityError, connections, transaction
+from django.db import connections
 
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.drivers.base import Capability, Driver
-from ultimat3_jobs.drivers.database import rows, settlements
+from ultimat3_jobs.drivers.database import repairs, rows, settlements
 from ultimat3_jobs.drivers.database.enqueue import enqueue, find_holders
-from ultimat3_jobs.models import Job
 from ultimat3_jobs.records import (
     Ack,
+    CancelVerdict,
     Claim,
     ClaimedJob,
     EnqueueRequest,
@@ -29,7 +29,6 @@ from ultimat3_jobs.records import (
     Swept,
 )
 from ultimat3_jobs.sql import run
-from ultimat3_jobs.states import RETRYABLE
 
 STATS_CAP = 10_000
 
@@ -109,7 +108,10 @@ class DatabaseDriver(Driver):
         return found
 
     def retry(self, ids: Sequence[UUID], *, by: str = "", reason: str = "") -> list[RetryVerdict]:
-        return [self._retry_one(job_id, by=by, reason=reason) for job_id in ids]
+        return repairs.retry(queue_alias(), ids, by=by, reason=reason) if ids else []
+
+    def cancel(self, ids: Sequence[UUID], *, by: str = "", reason: str = "") -> list[CancelVerdict]:
+        return repairs.cancel(queue_alias(), ids, by=by, reason=reason) if ids else []
 
     def close(self) -> None:
         connections[queue_alias()].close()
@@ -119,22 +121,3 @@ class DatabaseDriver(Driver):
             return set()
         batch = rows.encode(map(rows.claim_row, claims))
         return set(map(rows.claim_of, run(alias, "held", {"rows": batch})))
-
-    def _retry_one(self, job_id: UUID, *, by: str, reason: str) -> RetryVerdict:
-        alias = queue_alias()
-        try:
-            with transaction.atomic(using=alias):
-                run(alias, "release_key_for", {"id": job_id.hex})
-                retried = bool(run(alias, "retry", {"id": job_id.hex}))
-                if retried:
-                    log = [{"id": rows.new_id(), "job_id": job_id.hex, "by": by, "reason": reason}]
-                    run(alias, "log_retries", {"rows": rows.encode(log)})
-        except IntegrityError:
-            # Another row took the key between the look and the write; the others of the batch go on.
-            return RetryVerdict.KEY_HELD
-        if retried:
-            return RetryVerdict.RETRIED
-        job = Job.objects.using(alias).only("state").filter(pk=job_id).first()
-        if job is None:
-            return RetryVerdict.NOT_FOUND
-        return RetryVerdict.KEY_HELD if job.state in RETRYABLE else RetryVerdict.NOT_RETRYABLE

@@ -1,16 +1,36 @@
--- Starts one dead letter again, its attempts anew, unless another row has taken its key.
+-- Starts dead letters again, their attempts anew: of each key the newest, unless another row has taken the key.
 -- Rows are reached by id: `|| ''` hides the state from the planner, which would otherwise read the whole of a partial
 -- index that its statistics take for empty.
+WITH letters AS MATERIALIZED (
+    SELECT j.id, j.name, COALESCE(j.tenant_id, '') AS tenant_id, j.idempotency_key
+    FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid)
+    JOIN x_jobs AS j ON j.id = r.id
+    WHERE j.state || '' IN ('dead', 'failed')
+    ORDER BY j.id
+    FOR UPDATE OF j
+),
+newest AS MATERIALIZED (
+    SELECT DISTINCT ON (l.name COLLATE "C", l.tenant_id COLLATE "C", l.idempotency_key COLLATE "C") l.id
+    FROM letters AS l
+    -- Keys are taken in the order of the enqueue: two batches never wait for one another in a ring.
+    ORDER BY l.name COLLATE "C", l.tenant_id COLLATE "C", l.idempotency_key COLLATE "C", l.id DESC
+)
 UPDATE x_jobs AS j
 SET state = 'ready',
     stop = '',
     attempt = 0,
+    lapses = 0,
+    parks = 0,
+    park_reason = '',
     run_at = statement_timestamp(),
     claim_token = NULL,
+    cancel_requested_at = NULL,
+    cancel_requested_by = '',
+    cancel_reason = '',
     finished_at = NULL,
     updated_at = statement_timestamp()
-WHERE j.id = CAST(:id AS uuid)
-    AND j.state || '' IN ('dead', 'failed')
+FROM newest
+WHERE j.id = newest.id
     AND NOT EXISTS (
         SELECT 1
         FROM x_jobs AS x

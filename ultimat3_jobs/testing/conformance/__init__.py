@@ -27,14 +27,15 @@ pytest.register_assert_rewrite(
     *(
         f"{__name__}.{module}"
         for module in (
-            "harness", "again", "batches", "claiming", "depth", "fences", "keys", "leases", "retries", "settling",
-            "transactions",
+            "harness", "again", "batches", "cancels", "claiming", "depth", "fences", "keys", "leases", "retries",
+            "settling", "transactions",
         )
     )
 )  # fmt: skip
 
 from ultimat3_jobs.testing.conformance.again import TestAskedAgain  # noqa: E402 - rewritten from here on
 from ultimat3_jobs.testing.conformance.batches import TestBatches  # noqa: E402
+from ultimat3_jobs.testing.conformance.cancels import TestCancels  # noqa: E402
 from ultimat3_jobs.testing.conformance.claiming import TestClaiming, TestPriorities  # noqa: E402
 from ultimat3_jobs.testing.conformance.depth import TestDepth  # noqa: E402
 from ultimat3_jobs.testing.conformance.fences import TestFences  # noqa: E402
@@ -49,6 +50,7 @@ __all__ = [
     "Harness",
     "TestAskedAgain",
     "TestBatches",
+    "TestCancels",
     "TestClaiming",
     "TestDepth",
     "TestFences",

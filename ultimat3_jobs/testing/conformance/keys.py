@@ -42,6 +42,8 @@ def bring(harness: Harness, state: str, key: str = "k", **options: object) -> Re
         case "worker-lost":
             harness.lapse()
             driver.sweep(limit=10)
+        case "cancelled":
+            driver.cancel([receipt.id])
     return receipt
 
 

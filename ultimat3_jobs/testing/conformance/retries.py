@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ultimat3_jobs.drivers.base import Capability
@@ -11,10 +13,12 @@ from ultimat3_jobs.testing.conformance.fences import Write, ack, bury, every_wri
 from ultimat3_jobs.testing.conformance.harness import HOUR, MARGIN, CapabilityRules, Harness, claims
 from ultimat3_jobs.testing.conformance.keys import LIVE, LOST_KEYS, bring
 
+MANY = 1_000
 
-def dead(harness: Harness, *names: str) -> list[Receipt]:
+
+def dead(harness: Harness, *names: str, **options: Any) -> list[Receipt]:
     """Queue one job for each name and bury them all."""
-    receipts = harness.enqueue(*names)
+    receipts = harness.enqueue(*names, **options)
     bury(harness, claims(harness.claim(len(names))))
     return receipts
 
@@ -42,7 +46,7 @@ class TestRetries(CapabilityRules):
         assert [swept.state for swept in harness.driver().sweep(limit=10)] == ["dead"]
         assert harness.driver().retry([letter.id]) == [RetryVerdict.RETRIED]
 
-    @pytest.mark.parametrize("state", [*LIVE, "done"])
+    @pytest.mark.parametrize("state", [*LIVE, "done", "cancelled"])
     def test_a_job_that_is_live_or_done_is_not_started_again(self, harness: Harness, state: str) -> None:
         job = bring(harness, state)
         before = harness.buckets()
@@ -101,13 +105,48 @@ class TestRetries(CapabilityRules):
         assert verdicts == [RetryVerdict.RETRIED] * 20
         assert harness.buckets() == {"ready": 21, "dead": 1}
 
-    def test_of_two_dead_letters_of_one_key_one_starts(self, harness: Harness) -> None:
-        letters = [dead(harness, "k")[0] for _ in range(2)]
+    @pytest.mark.parametrize("order", [1, -1])
+    def test_of_several_dead_letters_of_one_key_the_newest_starts(self, harness: Harness, order: int) -> None:
+        letters = [dead(harness, "k")[0].id for _ in range(3)]
+        others = [dead(harness, "k", tenant_id=tenant)[0].id for tenant in ("globex", None)]
+        verdicts = harness.driver().retry([*letters[::order], *others])
 
-        assert harness.driver().retry([letter.id for letter in letters]) == [
-            RetryVerdict.RETRIED,
-            RetryVerdict.KEY_HELD,
+        assert verdicts[:3][::order] == [RetryVerdict.SUPERSEDED, RetryVerdict.SUPERSEDED, RetryVerdict.RETRIED]
+        assert verdicts[3:] == [RetryVerdict.RETRIED] * 2, "another tenant's key is another key"
+        assert sorted(job.claim.id for job in harness.claim()) == sorted([letters[-1], *others])
+
+    def test_an_older_dead_letter_can_be_asked_for_by_itself(self, harness: Harness) -> None:
+        older, newer = (dead(harness, "k")[0].id for _ in range(2))
+
+        assert harness.driver().retry([older]) == [RetryVerdict.RETRIED]
+        assert harness.driver().retry([older, newer]) == [RetryVerdict.NOT_RETRYABLE, RetryVerdict.KEY_HELD]
+
+    def test_no_dead_letter_of_a_key_that_is_held_starts(self, harness: Harness) -> None:
+        letters = [dead(harness, "k")[0].id for _ in range(2)]
+        harness.enqueue("k")
+
+        assert harness.driver().retry(letters) == [RetryVerdict.KEY_HELD] * 2
+
+    def test_a_large_batch_is_answered_in_its_own_order(self, harness: Harness) -> None:
+        names = [f"{number}" for number in range(MANY)]
+        letters = dead(harness, *names)
+        harness.enqueue(*names[::4])
+        asked = [uuid7() if at % 4 == 1 else letter.id for at, letter in enumerate(letters)]
+
+        assert harness.driver().retry(asked) == [
+            (RetryVerdict.KEY_HELD, RetryVerdict.NOT_FOUND, RetryVerdict.RETRIED, RetryVerdict.RETRIED)[at % 4]
+            for at in range(MANY)
         ]
+
+    def test_retries_in_opposite_orders_start_every_job_once(self, harness: Harness) -> None:
+        letters = [letter.id for letter in dead(harness, *(f"{number}" for number in range(200)))]
+        one, other = harness.together(
+            lambda: harness.driver().retry(letters), lambda: harness.driver().retry(letters[::-1])
+        )
+
+        assert {*one, *other} <= {RetryVerdict.RETRIED, RetryVerdict.NOT_RETRYABLE}
+        for mine, theirs in zip(one, other[::-1], strict=True):
+            assert [mine, theirs].count(RetryVerdict.RETRIED) == 1
 
     def test_retries_and_enqueues_of_one_key_at_once_start_one_job(self, harness: Harness) -> None:
         names = [f"{number}" for number in range(15)]

@@ -1,0 +1,27 @@
+-- Stops live jobs for good. Whoever runs one loses its claim, and can write nothing more about it.
+-- Rows are reached by id: `|| ''` hides the state from the planner, which would otherwise read the whole of a partial
+-- index that its statistics take for empty.
+WITH stopped AS MATERIALIZED (
+    SELECT j.id
+    FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid)
+    JOIN x_jobs AS j ON j.id = r.id
+    WHERE j.state || '' IN ('ready', 'delayed', 'running', 'suspended')
+    ORDER BY j.id
+    FOR UPDATE OF j
+)
+UPDATE x_jobs AS j
+SET state = 'cancelled',
+    stop = 'cancelled',
+    key_until = NULL,
+    rerun = NULL,
+    claim_token = NULL,
+    visible_at = NULL,
+    park_reason = '',
+    cancel_requested_at = statement_timestamp(),
+    cancel_requested_by = :by,
+    cancel_reason = :reason,
+    finished_at = statement_timestamp(),
+    updated_at = statement_timestamp()
+FROM stopped
+WHERE j.id = stopped.id
+RETURNING j.id;

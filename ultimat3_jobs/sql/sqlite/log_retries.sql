@@ -1,8 +1,0 @@
--- Keeps who started a dead letter again, in the transaction that does so.
-INSERT INTO x_job_attempts (id, job_id, kind, attempt, by, reason, finished_at, next_run_at)
-SELECT
-    json_extract(r.value, '$.id'), j.id, 'retry', j.attempt, json_extract(r.value, '$.by'),
-    json_extract(r.value, '$.reason'), strftime('%Y-%m-%d %H:%M:%f', 'now') || '000', j.run_at
-FROM json_each(:rows) AS r
-CROSS JOIN x_jobs AS j
-WHERE j.id = json_extract(r.value, '$.job_id');
