@@ -13,7 +13,7 @@ from django.db.migrations.loader import MigrationLoader
 from ultimat3_jobs import sql
 from ultimat3_jobs.models import OutboxEntry
 from ultimat3_jobs.records import NackKind
-from ultimat3_jobs.states import FINAL, LIVE, RETRYABLE, WAITING, State, Stop
+from ultimat3_jobs.states import LIVE, RETRYABLE, WAITING, State, Stop
 
 NAMES = sql.names("postgresql")
 BOTH = [(vendor, name) for vendor in sql.VENDORS for name in sql.names(vendor)]
@@ -105,7 +105,7 @@ def test_every_word_in_a_statement_is_one_that_the_code_knows(vendor: str, name:
 def test_every_list_of_states_is_one_of_the_code(vendor: str, name: str) -> None:
     lists = re.findall(r"state(?: \|\| '')? (?:NOT )?IN \((.*?)\)", plain(sql.read(vendor, name)))
     tried_again = (State.DELAYED, State.READY)  # where the history tells of a next attempt
-    known = {", ".join(f"'{state}'" for state in states) for states in (LIVE, FINAL, WAITING, RETRYABLE, tried_again)}
+    known = {", ".join(f"'{state}'" for state in states) for states in (LIVE, WAITING, RETRYABLE, tried_again)}
 
     assert set(lists) <= known
 

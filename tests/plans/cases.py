@@ -64,8 +64,7 @@ def cases() -> list[Case]:
     free = [row_key("done", 100 * n + 1) for n in range(KEPT)]
     sweep = {"limit": 500, "seen": None, "lapsed_text": "", "lost_text": "", "error_class": "", "cause": ""}
     who = {"by": "me", "reason": "why"}
-    # One dead letter has its id in the index of dead letters too.
-    id_and_key = frozenset({"x_jobs_pkey", "x_jobs_key", "x_jobs_dead_newest"})
+    id_and_key = frozenset({"x_jobs_pkey", "x_jobs_key"})
     return [
         *_claims(),
         _holders("holder of one key", [held[0]], found=1),
@@ -116,9 +115,9 @@ def look_ups() -> Iterable[Case]:
     yield listed("list newest", "x_jobs_pkey", last)
     yield listed("list newest: from the middle", "x_jobs_pkey", middle)
     yield listed("list dead", "x_jobs_dead_newest", last)
-    yield listed("list dead of", "x_jobs_dead_queue", {"queue": "mail", **last}, limit=50, found=50)
-    yield listed("list dead of: a queue without", "x_jobs_dead_queue", {"queue": "none", **last}, found=0)
-    yield listed("look up cause", "x_jobs_dead_cause", {"cause": "c" * 64, **last}, found=0)
+    yield listed("list dead of", "x_jobs_dead", {"queue": "mail"}, limit=50, found=50)
+    yield listed("list dead of: a queue without", "x_jobs_dead", {"queue": "none"}, found=0)
+    yield listed("look up cause", "x_jobs_ended_cause", {"cause": "c" * 64, **last}, found=0)
     yield listed("look up name", "x_jobs_final_name", ended("done"))
     yield listed("look up name: of few", "x_jobs_final_name", ended("cancelled"), found=0)
     yield listed("look up tenant", "x_jobs_final_tenant", ended("dead"), limit=1, found=1)
@@ -173,7 +172,7 @@ def _stats(name: str, cap: int) -> Case:
     # Up to the cap of what is ready, waits, runs and is dead in each queue, and the first row of each priority. Of a
     # queue that holds little more than the cap the planner may read all, and sort it.
     probes = len(QUEUES) * (2 * 4 * cap + 20) + RUNNING
-    indexes = ID | {"x_jobs_ready", "x_jobs_waiting", "x_jobs_running", "x_jobs_dead", "x_jobs_dead_queue"}
+    indexes = ID | {"x_jobs_ready", "x_jobs_waiting", "x_jobs_running", "x_jobs_dead"}
     return Case(name, "stats", {"cap": cap}, len(QUEUES), indexes, probes)
 
 

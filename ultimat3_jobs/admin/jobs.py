@@ -79,7 +79,7 @@ class JobChangeList(BoundedChangeList):
 class JobAdmin(RepairingAdmin):
     """Jobs."""
 
-    list_display = ("shown_name", "state", "why", "shown_tenant", "shown_key", "shown_queue", "attempts", "ended")
+    list_display = ("shown_name", "state", "why", "shown_tenant", "shown_key", "ended", "shown_queue")
     list_display_links = ("shown_name",)
     list_filter = (StateFilter, QueueFilter)
     search_fields = ("idempotency_key",)  # shows the box; the change list knows what to look for
@@ -109,10 +109,6 @@ class JobAdmin(RepairingAdmin):
     def why(self, job: Job) -> str:
         return printable(overview(job))
 
-    @admin.display(description="attempts")
-    def attempts(self, job: Job) -> str:
-        return f"{job.attempt} of {job.max_attempts}"
-
     @admin.display(description="ended")
     def ended(self, job: Job) -> str:
         return instant(job.finished_at)
@@ -137,6 +133,7 @@ class JobAdmin(RepairingAdmin):
         if not isinstance(story, Story):
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[no-any-return, attr-defined]
         job = story.job
+        newest = next((one for one in story.attempts if one.kind == "failure"), None)
         context = {
             **self.admin_site.each_context(request),
             **(extra_context or {}),
@@ -151,7 +148,7 @@ class JobAdmin(RepairingAdmin):
             "input": printable(shown(job.input), lines=True),
             "result": None if job.result is None else printable(shown(job.result), lines=True),
             "last_error": "" if story.attempts else printable(bounded(job.last_error), lines=True),
-            "attempts": [(_heading(one), _text(one)) for one in story.attempts],
+            "attempts": [(_heading(one), _text(one), one is newest) for one in story.attempts],
             "commands": [(printable(command), does) for command, does in story.commands],
             "retry": RETRY if job.state in RETRYABLE and self.may(request, RETRY) else None,
             "cancel": CANCEL if job.state in LIVE and self.may(request, CANCEL) else None,

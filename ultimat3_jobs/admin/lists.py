@@ -63,7 +63,7 @@ class BoundedChangeList(ChangeList):
         self.older = None if self.found.before is None else self.get_query_string({BEFORE: str(self.found.before)})
         self.result_list = list(rows)
         self.result_count = len(rows)
-        self.full_result_count = None
+        self.full_result_count = self.result_count  # or the search box would offer to show all
         self.show_full_result_count = False
         self.show_admin_actions = bool(rows)
         self.can_show_all = False

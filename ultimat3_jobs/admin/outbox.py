@@ -50,7 +50,7 @@ class OutboxChangeList(BoundedChangeList):
 class OutboxEntryAdmin(RepairingAdmin):
     """Staged work and what the relay made of it."""
 
-    list_display = ("shown_name", "shown_outcome", "shown_error", "shown_tenant", "shown_key", "shown_queue", "staged")
+    list_display = ("shown_name", "shown_outcome", "shown_error", "shown_tenant", "shown_key", "staged", "shown_queue")
     list_display_links = ("shown_name",)
     list_filter = (OutcomeFilter,)
     search_fields = ("id",)

@@ -126,27 +126,27 @@ def _look(any_of: Sequence[Filters], *, limit: int, before: UUID) -> Page:
     found: set[UUID] = set()
     horizon: UUID | None = None  # all that is newer has been seen
     sources = dict.fromkeys(source for filters in any_of for source in _sources(filters))
-    in_another_order = False
+    walked: set[str] = set()
     while sources:
         source = next(iter(sources))
         del sources[source]
         asked = limit + 1 if source.exact else WALK
         rows = _run(source, before=before, limit=asked)
         found.update(row.id for row in rows if row.id < before and any(filters.meet(row) for filters in any_of))
-        if len(rows) < asked:
+        if len(rows) < asked or source.beside:
             continue
         if source.newest_first:
             horizon = max(rows[-1].id, horizon or rows[-1].id)
-        elif not in_another_order:
-            # There are more than were read, and not the oldest were left out: the walk over all jobs finds the newest.
-            in_another_order = True
-            sources[_WALK] = None
+        elif source.walk not in walked:
+            # There are more than were read, and not the oldest were left out: a walk finds the newest.
+            walked.add(source.walk)
+            sources[_Source(source.walk)] = None
     ordered = sorted(found, reverse=True)
     certain = sum(1 for one in ordered if horizon is None or one >= horizon)
     if certain > limit:
         return Page(_rows(ordered[:limit]), ordered[limit - 1], None)
-    walked = None if horizon is None or certain == limit else WALK
-    return Page(_rows(ordered[:limit]), horizon, walked)
+    stopped = None if horizon is None or certain == limit else WALK
+    return Page(_rows(ordered[:limit]), horizon, stopped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +158,16 @@ class _Source:
         parameters: besides `limit` and `before`.
         exact: all that it returns is meant: no more needs to be read than is shown.
         newest_first: it returns the newest; the others return the first in another order.
+        walk: of one in another order, the statement that finds the newest where it does not return all.
+        beside: the others find all that is meant, but for rows in states that this build does not know.
     """
 
     statement: str
     parameters: tuple[tuple[str, str], ...] = ()
     exact: bool = False
     newest_first: bool = True
+    walk: str = "list_newest"
+    beside: bool = False
 
 
 _WALK = _Source("list_newest")
@@ -176,6 +180,8 @@ def _sources(filters: Filters) -> Iterator[_Source]:
     if by_person and states <= set(State):
         yield from (_ended(filters, state) for state in FINAL if state in states)
         yield from _live(filters, states)
+        if not filters.states:
+            yield replace(_WALK, beside=True)
     elif states <= {*LIVE, *RETRYABLE}:
         if states & set(RETRYABLE):
             yield _dead(filters)
@@ -188,13 +194,11 @@ def _sources(filters: Filters) -> Iterator[_Source]:
 
 
 def _dead(filters: Filters) -> _Source:
-    both = set(RETRYABLE) <= set(filters.states)
     if len(filters.cause) == CAUSE_LENGTH:
-        only = both and filters == Filters(states=filters.states, cause=filters.cause)
-        return _Source("look_up_cause", (("cause", filters.cause),), exact=only)
+        return _Source("look_up_cause", (("cause", filters.cause),))
     if filters.queue:
-        only = both and filters == Filters(states=filters.states, queue=filters.queue)
-        return _Source("list_dead_of", (("queue", filters.queue),), exact=only)
+        return _Source("list_dead_of", (("queue", filters.queue),), newest_first=False, walk="list_dead")
+    both = set(RETRYABLE) <= set(filters.states)
     return _Source("list_dead", exact=both and filters == Filters(states=filters.states))
 
 

@@ -104,7 +104,7 @@ def tell_staged(entry: OutboxEntry) -> StagedStory:
 def overview(job: Job) -> str:
     """Return in a few words why a job stands where it does, from a row of a list."""
     if job.state in RETRYABLE:
-        return _stop(job) + (f": {job.error_class}" if job.error_class else "")
+        return f"{job.error_class or 'no error was kept'} ({job.stop or 'no reason was kept'})"
     if job.state == State.SUSPENDED:
         return job.park_reason
     if job.state == State.DELAYED:

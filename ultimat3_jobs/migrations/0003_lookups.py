@@ -14,25 +14,23 @@ class Migration(migrations.Migration):
         AddIndexOnline(
             model_name="job",
             index=models.Index(
-                condition=models.Q(("state__in", ["dead", "failed"])), fields=["id"], name="x_jobs_dead_newest"
+                condition=models.Q(("finished_at__isnull", False), ("state__in", ["dead", "failed"])),
+                fields=["id"],
+                name="x_jobs_dead_newest",
             ),
         ),
         AddIndexOnline(
             model_name="job",
             index=models.Index(
-                condition=models.Q(("state__in", ["dead", "failed"])), fields=["queue", "id"], name="x_jobs_dead_queue"
+                condition=models.Q(("cause__gt", ""), ("finished_at__isnull", False)),
+                fields=["cause", "id"],
+                name="x_jobs_ended_cause",
             ),
         ),
         AddIndexOnline(
             model_name="job",
             index=models.Index(
-                condition=models.Q(("state__in", ["dead", "failed"])), fields=["cause", "id"], name="x_jobs_dead_cause"
-            ),
-        ),
-        AddIndexOnline(
-            model_name="job",
-            index=models.Index(
-                condition=models.Q(("state__in", ["done", "failed", "dead", "cancelled"])),
+                condition=models.Q(("finished_at__isnull", False)),
                 fields=["name", "state", "id"],
                 name="x_jobs_final_name",
             ),
@@ -41,7 +39,8 @@ class Migration(migrations.Migration):
             model_name="job",
             index=models.Index(
                 condition=models.Q(
-                    ("state__in", ["done", "failed", "dead", "cancelled"]), ("tenant_id__isnull", False)
+                    ("finished_at__isnull", False),
+                    ("tenant_id__isnull", False),
                 ),
                 fields=["tenant_id", "state", "id"],
                 name="x_jobs_final_tenant",
@@ -50,7 +49,7 @@ class Migration(migrations.Migration):
         AddIndexOnline(
             model_name="job",
             index=models.Index(
-                condition=models.Q(("state__in", ["done", "failed", "dead", "cancelled"])),
+                condition=models.Q(("finished_at__isnull", False)),
                 fields=["idempotency_key", "state", "id"],
                 name="x_jobs_final_key",
             ),

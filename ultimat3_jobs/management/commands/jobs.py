@@ -46,7 +46,12 @@ class Parser(CommandParser):
 
     def error(self, message: str) -> NoReturn:
         if self.json and self.called_from_command_line:
-            fault = {"code": "X_USAGE", "cause": message, "fix": f"python {self.prog} --help", "docs": "docs/operating.md"}
+            fault = {
+                "code": "X_USAGE",
+                "cause": message,
+                "fix": f"python {self.prog} --help",
+                "docs": "docs/operating.md",
+            }
             print(json.dumps({"version": report.VERSION, "error": fault}))  # noqa: T201 - the parser has no stdout
             sys.exit(2)
         super().error(message)
