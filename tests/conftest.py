@@ -17,7 +17,7 @@ from pytest_django import DjangoDbBlocker
 
 from tests.processes import TIMEOUT, Processes, database_url
 
-pytest_plugins = ["tests.selection", "tests.declaring", "tests.scratch_project", "tests.working"]
+pytest_plugins = ["tests.selection", "tests.declaring", "tests.scratch_project", "tests.working", "tests.outbox.two"]
 
 # The apps whose tables tests fill.
 EMPTIED = ("ultimat3_jobs", "app", "catalogs")

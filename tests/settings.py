@@ -1,8 +1,9 @@
 """Settings of the test suite and of the child processes that its tests start.
 
 Children are told by the environment what their test wants: `DATABASE_URL` names the test database itself,
-`TEST_JOBS_SETTINGS` is a JSON object laid over `ULTIMAT3_JOBS`, `TEST_USE_TZ=0` and `TEST_TIME_ZONE` set the
-time zone support, `TEST_LOG_LEVEL` how much is logged to standard error.
+`TEST_SECOND_URL` a second one of the same kind, `TEST_ROUTERS` the database routers, `TEST_JOBS_SETTINGS` is a JSON
+object laid over `ULTIMAT3_JOBS`, `TEST_USE_TZ=0` and `TEST_TIME_ZONE` set the time zone support, `TEST_LOG_LEVEL` how
+much is logged to standard error.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
         timeout=60,  # seconds that a writer waits for its turn: tests hold the one write lock on purpose
         init_command="PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
     )
+# A second database, for the children of tests that make one.
+if second_url := env.str("TEST_SECOND_URL", default=""):
+    DATABASES["second"] = {**DATABASES["default"], **env.db_url_config(second_url)}
+DATABASE_ROUTERS = env.list("TEST_ROUTERS", default=[])
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 INSTALLED_APPS = [

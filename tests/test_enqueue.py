@@ -15,7 +15,7 @@ from django.test import TestCase
 from django.test.utils import CaptureQueriesContext
 
 from tests.app.models import Organization
-from tests.declaring import refused, refused_inside, written
+from tests.declaring import refused, written
 from ultimat3_jobs import NO_TENANT, EnqueueResult, Job, Run, enqueue, job
 from ultimat3_jobs.models import Job as JobRow
 from ultimat3_jobs.models import OutboxEntry
@@ -236,21 +236,6 @@ def test_enqueuing_from_a_coroutine_by_mistake_is_refused_by_django(greet: Job[.
     with pytest.raises(SynchronousOnlyOperation):
         asyncio.run(view())
     assert written() == (0, 0)
-
-
-class SplitRouter:
-    """Puts the outbox elsewhere than the queue."""
-
-    def db_for_write(self, model: Any, **_: Any) -> str | None:
-        return "elsewhere" if model is OutboxEntry else None
-
-
-def test_an_outbox_in_another_database_than_the_queue_is_refused(greet: Job[..., None], settings: Any) -> None:
-    settings.DATABASE_ROUTERS = [SplitRouter()]
-
-    error = refused_inside("X_SETTINGS_INVALID", greet.enqueue)
-
-    assert error.cause == "the router puts the outbox in 'elsewhere' and the queue in 'default'"
 
 
 def test_a_large_input_is_stored_as_it_is() -> None:

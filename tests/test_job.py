@@ -173,6 +173,7 @@ def test_a_description_is_plain_json_without_key_and_input() -> None:
         "dedupe_for": "1d12h",
         "while_running": "again",
         "on_key_reuse": "warn",
+        "database": None,
     }
 
 

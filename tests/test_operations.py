@@ -13,7 +13,6 @@ from django.test.utils import CaptureQueriesContext
 from tests.app.models import Effect
 from ultimat3_jobs.operations import AddIndexOnline
 
-
 NAME = "app_effect_by_pid"
 OPERATION = AddIndexOnline("effect", models.Index(fields=["pid"], name=NAME))
 

@@ -9,7 +9,7 @@ import pytest
 from django.test import override_settings
 
 from ultimat3_jobs.errors import SettingsInvalid
-from ultimat3_jobs.settings import OutboxSettings, Settings, get_settings
+from ultimat3_jobs.settings import OutboxSettings, Retention, Settings, get_settings
 
 
 def refused(value: Any) -> SettingsInvalid:
@@ -26,7 +26,8 @@ def test_nothing_needs_to_be_set() -> None:
     assert settings == Settings()
     assert settings.lease == timedelta(seconds=30)
     assert settings.renewal == timedelta(seconds=10)
-    assert settings.outbox == OutboxSettings("auto", 500)
+    assert settings.outbox == OutboxSettings("auto", 500, None, timedelta(seconds=30))
+    assert settings.retention == Retention(outbox=timedelta(days=7))
 
 
 def test_the_setting_itself_may_be_missing(settings: Any) -> None:
@@ -46,7 +47,9 @@ def test_every_setting_is_read() -> None:
             "POLL": 0.5,
             "MAX_INPUT_BYTES": 1_000,
             "TENANT_CONTEXT": "contextlib.nullcontext",
-            "OUTBOX": {"MODE": "required", "BATCH": 10},
+            "OUTBOX": {"MODE": "required", "BATCH": 10, "DATABASES": ["default"], "CLAIM_LEASE": "5s"},
+            "QUEUE_DATABASE": "default",
+            "RETENTION": {"OUTBOX": "1d"},
         }
     ):
         assert get_settings() == Settings(
@@ -58,7 +61,9 @@ def test_every_setting_is_read() -> None:
             poll=timedelta(seconds=0.5),
             max_input_bytes=1_000,
             tenant_context="contextlib.nullcontext",
-            outbox=OutboxSettings("required", 10),
+            outbox=OutboxSettings("required", 10, ("default",), timedelta(seconds=5)),
+            queue_database="default",
+            retention=Retention(timedelta(days=1)),
         )
 
 
@@ -101,7 +106,7 @@ def test_an_unknown_key_like_no_other_is_refused_with_all_there_are(value: Any) 
     error = refused(value)
 
     assert "has no key" in error.cause
-    assert ("BATCH, MODE" if "OUTBOX" in value else "CONCURRENCY, DEFAULT_QUEUE") in error.cause
+    assert ("BATCH, CLAIM_LEASE, DATABASES, MODE" if "OUTBOX" in value else "CONCURRENCY, DEFAULT_QUEUE") in error.cause
 
 
 WRONG: dict[str, list[Any]] = {
@@ -116,7 +121,12 @@ WRONG: dict[str, list[Any]] = {
     "OUTBOX": [
         *(None, 5, "auto", {"MODE": "AUTO"}, {"MODE": None}, {"MODE": []}),
         *({"BATCH": 0}, {"BATCH": True}, {"BATCH": "500"}),
+        *({"CLAIM_LEASE": 0}, {"CLAIM_LEASE": "-1s"}, {"CLAIM_LEASE": None}, {"CLAIM_LEASE": "soon"}),
+        *({"DATABASES": []}, {"DATABASES": "default"}, {"DATABASES": ["default", "default"]}),
+        *({"DATABASES": ["nowhere"]}, {"DATABASES": [None]}, {"DATABASES": [[]]}, {"DATABASES": 5}),
     ],
+    "QUEUE_DATABASE": ["nowhere", "", 5, [], ["default"]],
+    "RETENTION": [None, "7d", {"OUTBOX": 0}, {"OUTBOX": "-1d"}, {"OUTBOX": "always"}, {"OUTBOX": True}],
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from django.db import OperationalError, connections, transaction
+from django.db import DEFAULT_DB_ALIAS, OperationalError, connections, transaction
 
 from ultimat3_jobs.aliases import in_transaction, outbox_alias, queue_alias
 from ultimat3_jobs.batches import batches
@@ -24,6 +24,7 @@ from ultimat3_jobs.errors import (
     KeyReused,
     MigrationMissing,
     OutboxNeedsTransaction,
+    SettingsInvalid,
 )
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.logs import emit
@@ -62,6 +63,7 @@ class EnqueueOptions:
     queue: str | None = None
     on_conflict: OnConflict = "join"
     enqueued_by: str = ""
+    database: str | None = None
 
 
 def build_request(
@@ -116,30 +118,46 @@ def build_batch(
     return requests
 
 
-def submit(requests: Sequence[EnqueueRequest], *, on_conflict: OnConflict) -> list[EnqueueResult]:
+def submit(
+    requests: Sequence[EnqueueRequest], *, on_conflict: OnConflict, database: str | None = None
+) -> list[EnqueueResult]:
     """Stage requests in the open transaction, or queue them where none is open. All of them or none.
+
+    Args:
+        requests: what to enqueue.
+        on_conflict: what to do where a key is held.
+        database: alias whose transaction is meant; None: the one that the routers give for the outbox.
 
     Raises:
         DuplicateJob: where a key is held and `on_conflict` is "error".
         KeyReused: where a key is held by a row with another input.
         OutboxNeedsTransaction: where the mode is "required" and no transaction is open.
+        SettingsInvalid: where that database has no outbox, or the mode is "direct" and the queue is not in it.
         MigrationMissing: where this app's tables are not there yet.
     """
     if not requests:
         return []
-    alias = outbox_alias()
+    alias, queue = outbox_alias(database), queue_alias()
     is_open = in_transaction(alias)
     try:
         if is_open:
             take_turn(alias)
     finally:
         # Where the tables are missing, this says so, and what to do about it.
-        _require_tables(alias)
+        _require_table(alias, "x_outbox")
+        _require_table(queue, "x_jobs")
     mode = get_settings().outbox.mode
     if mode == "required" and not is_open:
+        using, on = ("", "") if alias == DEFAULT_DB_ALIAS else (f"using={alias!r}", f" on {alias!r}")
         raise OutboxNeedsTransaction(
-            f'{requests[0].name} was enqueued outside a transaction and OUTBOX["MODE"] is "required"',
-            fix="with transaction.atomic(): ...  # around the change and the enqueue that belongs to it",
+            f'{requests[0].name} was enqueued outside a transaction{on} and OUTBOX["MODE"] is "required"',
+            fix=f"with transaction.atomic({using}): ...  # around the change and the enqueue that belongs to it",
+        )
+    if is_open and mode == "direct" and alias != queue:
+        raise SettingsInvalid(
+            f'OUTBOX["MODE"] is "direct" and the queue is in {queue!r}: its rows cannot commit with a transaction on '
+            f"{alias!r}",
+            fix='ULTIMAT3_JOBS["OUTBOX"]["MODE"] = "auto"',
         )
     if is_open and mode != "direct":
         return _stage(alias, requests, on_conflict)
@@ -217,20 +235,20 @@ def _refuse(request: EnqueueRequest, receipt: Receipt, on_conflict: OnConflict) 
         emit("jobs.key.reused", level=logging.WARNING, name=request.name, job=receipt.id)
 
 
-_with_tables: set[tuple[str, str]] = set()
+_with_tables: set[tuple[str, str, str]] = set()
 
 
-def _require_tables(alias: str) -> None:
+def _require_table(alias: str, table: str) -> None:
     """Look once for each database: asking before the write keeps a caller's transaction usable."""
     connection = connections[alias]
-    database = (alias, str(connection.settings_dict["NAME"]))
-    if database in _with_tables:
+    wanted = (alias, str(connection.settings_dict["NAME"]), table)
+    if wanted in _with_tables:
         return
     with connection.cursor() as cursor:
         names = connection.introspection.table_names(cursor)
-    if "x_outbox" not in names or "x_jobs" not in names:
+    if table not in names:
         raise MigrationMissing(
             f"work was enqueued on {alias!r} before the tables of ultimat3_jobs were made there",
             fix='dependencies = [("ultimat3_jobs", "0001_initial")]  # in the migration that enqueues',
         )
-    _with_tables.add(database)
+    _with_tables.add(wanted)

@@ -41,10 +41,12 @@ class JobCall(msgspec.Struct, frozen=True):
 
     request: EnqueueRequest
     on_conflict: OnConflict
+    database: str | None = None
 
     def enqueue(self) -> EnqueueResult:
         """Enqueue it, as the handle would have. Each enqueue is a row of its own or joins the one before."""
-        return submit([msgspec.structs.replace(self.request, id=uuid7())], on_conflict=self.on_conflict)[0]
+        request = msgspec.structs.replace(self.request, id=uuid7())
+        return submit([request], on_conflict=self.on_conflict, database=self.database)[0]
 
 
 class Job(Generic[P, R]):
@@ -74,7 +76,7 @@ class Job(Generic[P, R]):
             DuplicateJob: where `using(on_conflict="error")` asked for it.
         """
         request = build_request(self.definition, self._options, args, kwargs)
-        return submit([request], on_conflict=self._options.on_conflict)[0]
+        return submit([request], on_conflict=self._options.on_conflict, database=self._database)[0]
 
     def enqueue_many(self, inputs: Iterable[Mapping[str, Any]]) -> list[EnqueueResult]:
         """Queue the job once for each input, all or none, in a few statements.
@@ -88,7 +90,8 @@ class Job(Generic[P, R]):
         Raises:
             JobsError: of the first input that is refused, with its position. None of the batch is queued then.
         """
-        return submit(build_batch(self.definition, self._options, inputs), on_conflict=self._options.on_conflict)
+        requests = build_batch(self.definition, self._options, inputs)
+        return submit(requests, on_conflict=self._options.on_conflict, database=self._database)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
         """`enqueue` for async callers."""
@@ -105,6 +108,7 @@ class Job(Generic[P, R]):
         priority: int | None = None,
         queue: str | None = None,
         on_conflict: OnConflict | None = None,
+        database: str | None = None,
     ) -> Job[P, R]:
         """Return a handle that enqueues with these options.
 
@@ -113,6 +117,7 @@ class Job(Generic[P, R]):
             priority: -100 to 100; higher goes first.
             queue: instead of the declared one.
             on_conflict: "join" the job that holds the key, or raise an "error".
+            database: alias on whose outbox it is staged, instead of the declared one.
         """
         options = self._options
         if run_after is not None:
@@ -125,6 +130,8 @@ class Job(Generic[P, R]):
         if on_conflict is not None:
             checked.one_of("on_conflict", on_conflict, ("join", "error"))
             options = replace(options, on_conflict=on_conflict)
+        if database is not None:
+            options = replace(options, database=checked.check_database(database))
         return Job(self.definition, options)
 
     def on_behalf_of(self, user: object) -> Job[P, R]:
@@ -137,11 +144,16 @@ class Job(Generic[P, R]):
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> JobCall:
         """Return the job and its input as a value, checked now and enqueued later."""
-        return JobCall(build_request(self.definition, self._options, args, kwargs), self._options.on_conflict)
+        request = build_request(self.definition, self._options, args, kwargs)
+        return JobCall(request, self._options.on_conflict, self._database)
 
     def describe(self) -> dict[str, object]:
         """Return the declaration as a plain JSON dict; it holds no key and no input."""
         return self.definition.describe()
+
+    @property
+    def _database(self) -> str | None:
+        return self._options.database or self.definition.database
 
     def __call__(self, *args: object, **kwargs: object) -> NoReturn:
         raise NotCallable(
@@ -167,6 +179,7 @@ def job(
     dedupe_for: Duration | None = None,
     while_running: WhileRunning = "join",
     on_key_reuse: OnKeyReuse = "error",
+    database: str | None = None,
 ) -> Callable[[Callable[Concatenate[Run, P], R]], Job[P, R]]:
     """Declare a job. The body's first parameter is `run`; the others, with their type hints, are its input.
 
@@ -182,6 +195,7 @@ def job(
         dedupe_for: for how long after the enqueue a done job goes on holding its key.
         while_running: what an enqueue does that meets a job which has begun: "join" it, or ask for it "again".
         on_key_reuse: what an enqueue does whose key is held with another input: an "error", or "warn" and join.
+        database: alias of the database whose transactions stage it, where several have an outbox.
 
     Raises:
         IdempotencyRequired, TenantRequired: where one of the two is left out.
@@ -220,6 +234,7 @@ def job(
             while_running=checked.one_of("while_running", while_running, ("join", "again")),
             on_key_reuse=checked.one_of("on_key_reuse", on_key_reuse, ("error", "warn")),
             aliases=checked.check_aliases(aliases),
+            database=None if database is None else checked.check_database(database),
         )
         registry.register(definition)
         return Job(definition, EnqueueOptions())

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from django.apps import apps
 from django.core.exceptions import AppRegistryNotReady
+from django.db import connections
 from django.db.models import Model
 from django.utils import timezone
 
@@ -90,6 +91,16 @@ def check_queue(queue: object) -> str:
             fix=f'queue="slow"  # 1 to {MAX_QUEUE} printable characters, no comma, no space around them',
         )
     return queue
+
+
+def check_database(database: object) -> str:
+    """Return the alias of a database, checked: one of DATABASES."""
+    if isinstance(database, str) and database in connections.databases:
+        return database
+    raise DeclarationInvalid(
+        f"database={database!r} is no alias of DATABASES, which has {', '.join(connections.databases)}",
+        fix=f"database={next(iter(connections.databases))!r}",
+    )
 
 
 def check_priority(priority: object) -> int:

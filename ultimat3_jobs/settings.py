@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from django.conf import settings as django_settings
 from django.core.signals import setting_changed
+from django.db import connections
 from django.utils.module_loading import import_string
 
 from ultimat3_jobs.durations import parse_duration
@@ -32,6 +33,19 @@ class OutboxSettings:
     in the caller's own transaction."""
     batch: int = 500
     """Rows that one move of the relay takes at most."""
+    databases: tuple[str, ...] | None = None
+    """Aliases that have an outbox of their own; the first is where work is staged that names none. None: the one that
+    the router gives for the outbox."""
+    claim_lease: timedelta = timedelta(seconds=30)
+    """How long a relay that publishes to another database may be silent before another takes its rows over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """For how long what is done with is kept. None keeps it for ever."""
+
+    outbox: timedelta | None = timedelta(days=7)
+    """Rows of the outbox, from when they were published or joined a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +68,10 @@ class Settings:
     tenant_context: str | None = None
     """Dotted path of a context manager taking a tenant (str), entered around every body that has one."""
     outbox: OutboxSettings = field(default_factory=OutboxSettings)
+    queue_database: str | None = None
+    """Alias of the database that holds the queue, as `ultimat3_jobs.routers.QueueRouter` answers it. None: the
+    project's routers decide."""
+    retention: Retention = field(default_factory=Retention)
 
 
 def get_settings() -> Settings:
@@ -150,7 +168,53 @@ def _outbox_mode(path: str, value: Any) -> Any:
 def _outbox(path: str, value: Any) -> OutboxSettings:
     if not isinstance(value, Mapping):
         raise _refuse(path, value, "a dict", "{}")
-    return OutboxSettings(**_read(path, value, {"MODE": _outbox_mode, "BATCH": _positive_int}))
+    return OutboxSettings(**_read(path, value, _OUTBOX_READERS))
+
+
+def _retention(path: str, value: Any) -> Retention:
+    if not isinstance(value, Mapping):
+        raise _refuse(path, value, "a dict", "{}")
+    return Retention(**_read(path, value, {"OUTBOX": _optional_duration}))
+
+
+def _optional_duration(path: str, value: Any) -> timedelta | None:
+    if value is None:
+        return None
+    try:
+        return _positive_duration(path, value)
+    except SettingsInvalid:
+        raise _refuse(path, value, "a positive length of time, or None to keep all", '"7d"') from None
+
+
+def _alias(path: str, value: Any) -> str:
+    if not isinstance(value, str) or value not in connections.databases:
+        raise _refuse(path, value, f"an alias of DATABASES, which has {', '.join(connections.databases)}", "None")
+    return value
+
+
+def _optional_alias(path: str, value: Any) -> str | None:
+    return None if value is None else _alias(path, value)
+
+
+def _aliases(path: str, value: Any) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if (
+        isinstance(value, str)
+        or not isinstance(value, Sequence)
+        or not value
+        or len({repr(alias) for alias in value}) < len(value)
+    ):
+        raise _refuse(path, value, "a list of different aliases of DATABASES", "None")
+    return tuple(_alias(path, alias) for alias in value)
+
+
+_OUTBOX_READERS: dict[str, Reader] = {
+    "MODE": _outbox_mode,
+    "BATCH": _positive_int,
+    "DATABASES": _aliases,
+    "CLAIM_LEASE": _positive_duration,
+}
 
 
 _READERS: dict[str, Reader] = {
@@ -163,4 +227,6 @@ _READERS: dict[str, Reader] = {
     "MAX_INPUT_BYTES": _positive_int,
     "TENANT_CONTEXT": _dotted_path,
     "OUTBOX": _outbox,
+    "QUEUE_DATABASE": _optional_alias,
+    "RETENTION": _retention,
 }

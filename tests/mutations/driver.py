@@ -354,7 +354,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "key: an expired holder is no receipt",
         "ultimat3_jobs/drivers/database/enqueue.py",
-        "None if holder is None or holder.expired else",
+        "None if holder is None or free else",
         "None if holder is None else",
         "tests/drivers/test_database.py::TestHolders::test_an_expired_key_has_no_holder",
         BOTH,

@@ -110,7 +110,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="tables asked for first",
         file="ultimat3_jobs/enqueue.py",
-        old="    _require_tables(alias)\n",
+        old='        _require_table(alias, "x_outbox")\n',
         new="",
         test="tests/test_missing_tables.py::test_it_is_refused_and_the_transaction_goes_on",
     ),

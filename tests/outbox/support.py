@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import connection, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
@@ -103,14 +103,15 @@ def count(table: str, on: BaseDatabaseWrapper) -> int:
 class Pause:
     """Stops the thread that enters it right after it ran a named statement, until it is told to go on."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, alias: str = "default") -> None:
         self._name = name
+        self._alias = alias
         self._reached = threading.Event()
         self._go_on = threading.Event()
         self._wrapper: AbstractContextManager[None] | None = None
 
     def __enter__(self) -> Pause:
-        self._wrapper = connection.execute_wrapper(self._execute)
+        self._wrapper = connections[self._alias].execute_wrapper(self._execute)
         self._wrapper.__enter__()
         return self
 
@@ -128,7 +129,7 @@ class Pause:
 
     def _execute(self, execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
         result = execute(sql, *rest)
-        if sql == statement(connection.vendor, self._name):
+        if sql == statement(connections[self._alias].vendor, self._name):
             self._reached.set()
             assert self._go_on.wait(TIMEOUT), f"still stopped after {self._name!r}"
         return result

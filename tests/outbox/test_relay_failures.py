@@ -6,13 +6,12 @@ import logging
 from collections.abc import Callable
 
 import pytest
-from django.db import DatabaseError, connection, transaction
+from django.db import connection, transaction
 
 from tests.outbox.conftest import Background
 from tests.outbox.support import Pause, labels, outcomes, stage
 from tests.processes import TIMEOUT, wait_for
 from ultimat3_jobs.loops import BackgroundLoop
-from ultimat3_jobs.models import Job, OutboxEntry
 from ultimat3_jobs.outbox.relay import relay_all, relay_once
 
 pytestmark = pytest.mark.usefixtures("outbox")
@@ -26,30 +25,13 @@ def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ultimat3_jobs.loops.LONGEST_BACKOFF", 0.05)
 
 
-def test_a_row_that_cannot_be_queued_stops_the_move_and_loses_nothing() -> None:
-    (obstacle,) = stage("a")
-    relay_all()
-    Job.objects.update(idempotency_key="another")
-    OutboxEntry.objects.update(outcome=None, job_id=None, published_at=None)
-    stage("b")
-
-    for _ in range(2):
-        with pytest.raises(DatabaseError):
-            relay_once()
-        assert outcomes() == {"a": None, "b": None}
-        assert Job.objects.count() == 1
-    Job.objects.filter(id=obstacle).delete()
-    assert relay_all() == 2
-    assert labels() == ["a", "b"]
-
-
 def test_a_move_that_fails_after_it_queued_queued_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise LookupError
 
     stage("a")
     with monkeypatch.context() as patch:
-        patch.setattr("ultimat3_jobs.outbox.relay._mark", fail)
+        patch.setattr("ultimat3_jobs.outbox.move._mark", fail)
         with pytest.raises(LookupError):
             relay_once()
     assert labels() == []
@@ -144,26 +126,6 @@ def test_a_table_that_stays_locked_is_logged_and_waited_out(caplog: pytest.LogCa
     (first, *_) = failures(caplog)
     assert first.exc_info
     assert first.levelno == logging.ERROR
-
-
-@pytest.mark.usefixtures("short_backoff")
-def test_a_row_that_cannot_be_queued_is_logged_by_the_loop_until_it_is_mended(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    (obstacle,) = stage("a")
-    relay_all()
-    Job.objects.update(idempotency_key="another")
-    OutboxEntry.objects.update(outcome=None, job_id=None, published_at=None)
-    stage("b")
-    loop = run_loop(lambda: None)
-    wait_for(lambda: len(failures(caplog)) >= 2, "two passes that failed")
-    assert outcomes() == {"a": None, "b": None}
-    assert "IntegrityError" in failures(caplog)[0].getMessage()
-    Job.objects.filter(id=obstacle).delete()
-
-    wait_for(lambda: outcomes() == {"a": "published", "b": "published"}, "the loop goes on")
-    loop.stop(TIMEOUT)
-    assert labels() == ["a", "b"]
 
 
 def test_stopping_waits_for_the_move_on_its_way(background: Background) -> None:

@@ -18,6 +18,7 @@ RUNS = 50  # running jobs that a fenced statement is given
 KEYS = 100
 KEPT = 50  # done jobs that still hold their keys: 1 of 100 does
 ID = frozenset({"x_jobs_pkey"})
+OUTBOX_ID = frozenset({"x_outbox_pkey"})
 ONE_A_QUEUE = len(QUEUES)  # the walk from queue to queue reads one row of each
 
 
@@ -72,6 +73,7 @@ def cases() -> list[Case]:
         _holders("holders of free keys", free, found=0),
         Case("enqueue", "enqueue", {"rows": _requests([*held, *free])}, KEPT, frozenset()),
         Case("ask again", "ask_again", {"rows": _rows(ready, request="{}")}, KEYS, ID),
+        Case("hold back", "hold_back", {"rows": _rows(ready)}, KEYS, ID),
         Case("release keys", "release_keys", {"rows": _rows(c.id.hex for c in done)}, RUNS, ID, returns=False),
         Case("release keys for", "release_keys_for", {"rows": _rows(dead)}, RUNS, id_and_key, returns=False),
         Case("hand over", "hand_over", {"rows": _rows(c.id.hex for c in done)}, RUNS, ID, returns=False),
@@ -96,6 +98,8 @@ def cases() -> list[Case]:
         Case("stage", "stage", {"rows": _requests(free)}, KEPT, frozenset(), returns=False),
         Case("pending", "pending", {"limit": KEYS}, KEYS, frozenset({"x_outbox_pending", "x_outbox_pkey"})),
         Case("mark", "mark", {"rows": _marks(pending)}, KEYS, frozenset({"x_outbox_pkey"})),
+        *_outbox(pending, [row_id("published", n) for n in range(1, KEYS + 1)]),
+        Case("set aside", "set_aside", {"rows": _rows(pending, tries=1, error=""), "lease": 30.0}, KEYS, OUTBOX_ID),
         *look_ups(),
     ]
 
@@ -135,7 +139,26 @@ def look_ups() -> Iterable[Case]:
 
 def loops() -> list[Case]:
     """Return the cases of the statements that run again and again, whether there is something to do or not."""
-    return [case for case in cases() if case.statement in {"claim", "promote", "lapsed", "sweep", "pending"}]
+    return [
+        case for case in cases() if case.statement in {"claim", "promote", "lapsed", "sweep", "pending", "claim_staged"}
+    ]
+
+
+def _outbox(pending: Sequence[str], published: Sequence[str]) -> Iterable[Case]:
+    lease = {"lease": 30.0}
+    by_order = frozenset({"x_outbox_pending", "x_outbox_pkey"})
+    yield Case("claim staged", "claim_staged", {"relay": "r", "limit": KEYS, **lease}, KEYS, by_order)
+    marks = rows.encode(
+        {"id": row, "token": row, "outcome": "published", "job_id": row, "error": ""} for row in pending
+    )
+    # None is claimed: each row is looked at, and left.
+    yield Case("mark claimed", "mark_claimed", {"rows": marks, **lease}, 0, OUTBOX_ID, KEYS)
+    yield Case("release staged", "release_staged", {"rows": marks, **lease}, 0, OUTBOX_ID, KEYS)
+    yield Case("bound silence", "bound_silence", {"milliseconds": 30_000}, 1, frozenset())
+    yield Case("retry staged", "retry_staged", {"rows": _rows(pending)}, 0, OUTBOX_ID, KEYS)
+    behind = row_id("published", 10)
+    yield Case("aged", "aged", {"after": behind, "limit": KEYS, "keep": 60.0}, KEYS, OUTBOX_ID)
+    yield Case("prune", "prune", {"rows": _rows(published), "keep": 0.0}, KEYS, OUTBOX_ID)
 
 
 def _claims() -> Iterable[Case]:
@@ -162,10 +185,10 @@ def _claims() -> Iterable[Case]:
 
 def _holders(name: str, keys: Sequence[tuple[str, str | None, str]], found: int) -> Case:
     looked_up = rows.encode(
-        {"position": place, "name": job, "tenant_id": tenant, "idempotency_key": key}
+        {"position": place, "id": row_id("new", place), "name": job, "tenant_id": tenant, "idempotency_key": key}
         for place, (job, tenant, key) in enumerate(keys)
     )
-    return Case(name, "holders", {"rows": looked_up}, found, frozenset({"x_jobs_key"}))
+    return Case(name, "holders", {"rows": looked_up}, found, ID | {"x_jobs_key"})
 
 
 def _stats(name: str, cap: int) -> Case:
@@ -194,7 +217,7 @@ def _requests(keys: Sequence[tuple[str, str | None, str]]) -> str:
     return rows.encode({"position": place} | rows.request_row(request) for place, request in enumerate(requests))
 
 
-def _rows(ids: Iterable[str], **columns: str) -> str:
+def _rows(ids: Iterable[str], **columns: str | int) -> str:
     return rows.encode({"id": row, **columns} for row in ids)
 
 

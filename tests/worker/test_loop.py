@@ -142,9 +142,9 @@ def test_the_relay_wakes_the_worker(settings: Any, monkeypatch: pytest.MonkeyPat
     settings.ULTIMAT3_JOBS = {"POLL": "1h"}
     driver, relay_once = Looked(), loop.relay_once
 
-    def relay_later() -> int:
+    def relay_later(alias: str) -> int:
         assert driver.found_nothing.wait(30)
-        return relay_once()
+        return relay_once(alias)
 
     monkeypatch.setattr(loop, "get_driver", lambda: driver)
     monkeypatch.setattr(loop, "relay_once", relay_later)

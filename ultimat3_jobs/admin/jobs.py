@@ -14,6 +14,7 @@ from django.template.response import TemplateResponse
 
 from ultimat3_jobs.admin.lists import BoundedChangeList, ChoiceFilter
 from ultimat3_jobs.admin.repairs import Repair, RepairingAdmin
+from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.inspection import repair
 from ultimat3_jobs.inspection.lists import Filters, Page, list_jobs, queues, search_jobs
 from ultimat3_jobs.inspection.masking import bounded, printable, shown
@@ -112,6 +113,12 @@ class JobAdmin(RepairingAdmin):
     @admin.display(description="ended")
     def ended(self, job: Job) -> str:
         return instant(job.finished_at)
+
+    def rows(self, ids: Sequence[UUID]) -> dict[UUID, Job]:
+        return Job.objects.using(queue_alias()).in_bulk(ids)
+
+    def aliases(self) -> tuple[str, ...]:
+        return (queue_alias(),)
 
     def summary(self, row: Job) -> str:
         return printable(f"{row.name}, key {row.idempotency_key}, {row.state}")

@@ -14,10 +14,10 @@ from django.template.response import TemplateResponse
 
 from ultimat3_jobs.admin.lists import BoundedChangeList, ChoiceFilter
 from ultimat3_jobs.admin.repairs import Repair, RepairingAdmin
-from ultimat3_jobs.aliases import outbox_alias
+from ultimat3_jobs.aliases import outbox_aliases
 from ultimat3_jobs.inspection import repair
 from ultimat3_jobs.inspection.masking import bounded, printable, shown
-from ultimat3_jobs.inspection.staged import StagedPage, list_staged, search_staged
+from ultimat3_jobs.inspection.staged import StagedPage, list_staged, search_staged, staged_rows
 from ultimat3_jobs.inspection.story import instant, tell_staged
 from ultimat3_jobs.models import OutboxEntry
 
@@ -89,6 +89,12 @@ class OutboxEntryAdmin(RepairingAdmin):
     def staged(self, entry: OutboxEntry) -> str:
         return instant(entry.staged_at)
 
+    def rows(self, ids: Sequence[UUID]) -> dict[UUID, OutboxEntry]:
+        return staged_rows(ids)
+
+    def aliases(self) -> tuple[str, ...]:
+        return outbox_aliases()
+
     def summary(self, row: OutboxEntry) -> str:
         return printable(f"{row.name}, key {row.idempotency_key}, {row.outcome or 'waiting'}")
 
@@ -103,7 +109,7 @@ class OutboxEntryAdmin(RepairingAdmin):
         if request.method != "GET" or not self.has_view_permission(request):
             raise PermissionDenied
         try:
-            entry = OutboxEntry.objects.using(outbox_alias()).filter(pk=UUID(object_id)).first()
+            entry = staged_rows([UUID(object_id)]).get(UUID(object_id))
         except ValueError:
             entry = None
         if entry is None:

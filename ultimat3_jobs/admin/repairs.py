@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from uuid import UUID
@@ -20,7 +21,6 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.csrf import csrf_protect
 
 from ultimat3_jobs.admin.lists import ReadOnlyAdmin
-from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.inspection.masking import printable
 from ultimat3_jobs.inspection.repair import MAX_REASON, Outcome
 
@@ -111,7 +111,7 @@ class RepairingAdmin(ReadOnlyAdmin):
 
     def _ask(self, request: HttpRequest, repair: Repair, ids: Sequence[UUID], form: ReasonForm) -> HttpResponse:
         names = self.opts.verbose_name if len(ids) == 1 else self.opts.verbose_name_plural
-        rows = self.model._default_manager.using(queue_alias()).in_bulk(ids)
+        rows = self.rows(ids)
         title = f"{repair.verb.capitalize()} {len(ids)} {names}?"
         context = {
             **self.admin_site.each_context(request),
@@ -130,9 +130,11 @@ class RepairingAdmin(ReadOnlyAdmin):
 
     def _carry_out(self, request: HttpRequest, repair: Repair, ids: Sequence[UUID], reason: str) -> HttpResponse:
         # One transaction, so that nothing is done that the log does not know of.
-        with transaction.atomic(using=queue_alias()):
+        with ExitStack() as transactions:
+            for alias in self.aliases():
+                transactions.enter_context(transaction.atomic(using=alias))
             outcomes = repair.move(ids, by=request.user.get_username(), reason=reason)
-            rows = self.model._default_manager.using(queue_alias()).in_bulk([one.id for one in outcomes if one.done])
+            rows = self.rows([one.id for one in outcomes if one.done])
             for one in outcomes:
                 if one.id in rows:
                     self.log_change(request, rows[one.id], f"{repair.done}. {reason}".strip())
@@ -143,6 +145,14 @@ class RepairingAdmin(ReadOnlyAdmin):
                 why = f"{one.error.cause}. What to do: {one.error.fix}" if one.error else str(one.verdict)
                 self.message_user(request, printable(why), messages.ERROR)
         return HttpResponseRedirect(self._page_url(ids[0]) if len(ids) == 1 else self._list_url())
+
+    def rows(self, ids: Sequence[UUID]) -> Mapping[UUID, Model]:
+        """Return the rows of these ids, as far as they are there."""
+        raise NotImplementedError
+
+    def aliases(self) -> tuple[str, ...]:
+        """Return the databases in which the rows may be."""
+        raise NotImplementedError
 
     def summary(self, row: Any) -> str:
         """Say in a line what a row is, for the confirmation."""

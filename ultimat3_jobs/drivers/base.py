@@ -48,6 +48,10 @@ class Driver(ABC):
     def enqueue(self, requests: Sequence[EnqueueRequest]) -> list[Receipt]:
         """Queue jobs; where a live or holding row has the key already, join it.
 
+        A request whose id was queued before and whose key is held is answered as queued, whatever has become of it:
+        a relay that cannot know whether it published may do so again. One whose key is free fails then, and
+        `find_holders` tells it from others.
+
         Returns:
             One receipt for each request, in their order.
 
@@ -117,7 +121,8 @@ class Driver(ABC):
         """Look up who holds each request's key, without waiting or writing. Needs INTROSPECT.
 
         Returns:
-            For each request the receipt that joining would give now, or None where its key is free.
+            For each request the receipt that joining would give now, or None where its key is free. A request that was
+            queued before gets its own job's.
         """
         raise NotImplementedError
 

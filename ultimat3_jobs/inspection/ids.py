@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from uuid import UUID
 
-from ultimat3_jobs.aliases import outbox_alias, queue_alias
+from ultimat3_jobs.aliases import outbox_aliases, queue_alias
 from ultimat3_jobs.errors import AmbiguousId, UnknownJob
 from ultimat3_jobs.models import Job, OutboxEntry
 
@@ -31,7 +31,10 @@ def search_jobs_by_id(text: str, *, limit: int) -> list[UUID]:
 def search_staged_by_id(text: str, *, limit: int) -> list[UUID]:
     """Return at most `limit` ids of outbox rows that begin as `text` does, newest first."""
     ids = id_range(text)
-    return [] if ids is None else _between(OutboxEntry, outbox_alias(), ids, limit)
+    if ids is None:
+        return []
+    found = {one for alias in outbox_aliases() for one in _between(OutboxEntry, alias, ids, limit)}
+    return sorted(found, reverse=True)[:limit]
 
 
 def resolve(text: str) -> UUID:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
 
-from ultimat3_jobs.aliases import outbox_alias, queue_alias
+from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.errors import JobsError, NotCancellable, NotRetryable, UnknownJob
+from ultimat3_jobs.inspection.staged import staged_rows
 from ultimat3_jobs.models import Job, OutboxEntry
 from ultimat3_jobs.outbox.repair import retry_set_aside
 from ultimat3_jobs.records import CancelVerdict, RetryVerdict
@@ -50,9 +51,9 @@ def retry(ids: Sequence[UUID], *, by: str, reason: str) -> list[Outcome]:
     """
     verdicts = _in_batches(ids, lambda batch: get_driver().retry(batch, by=by, reason=reason))
     missing = [one for one, verdict in zip(ids, verdicts, strict=True) if verdict is RetryVerdict.NOT_FOUND]
-    staged = OutboxEntry.objects.using(outbox_alias()).in_bulk(missing)
-    again = [one for one in missing if one in staged]
-    handed_on = dict(zip(again, _in_batches(again, retry_set_aside), strict=True))
+    staged = staged_rows(missing)
+    again = list(dict.fromkeys(one for one in missing if one in staged))
+    handed_on = dict(zip(again, retry_set_aside(again, by=by, reason=reason), strict=True))
     outcomes = []
     for one, verdict in zip(ids, verdicts, strict=True):
         if verdict is not RetryVerdict.NOT_FOUND:

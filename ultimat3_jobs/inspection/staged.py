@@ -1,11 +1,12 @@
-"""Lists of the outbox, bounded as those of the jobs are."""
+"""Lists of the outboxes, bounded as those of the jobs are."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
-from ultimat3_jobs.aliases import outbox_alias
+from ultimat3_jobs.aliases import outbox_aliases
 from ultimat3_jobs.drivers.database.rows import uuid
 from ultimat3_jobs.inspection.ids import search_staged_by_id
 from ultimat3_jobs.inspection.lists import LAST
@@ -17,7 +18,7 @@ WHICH = ("set_aside", "waiting", "newest")
 
 @dataclass(frozen=True, slots=True)
 class StagedPage:
-    """Some outbox rows, without their inputs; the attributes are those of a page of jobs."""
+    """Some outbox rows; the attributes are those of a page of jobs."""
 
     entries: list[OutboxEntry]
     before: UUID | None
@@ -33,18 +34,26 @@ def list_staged(which: str, *, limit: int, before: UUID = LAST) -> StagedPage:
         before: only those whose ids lie before it; those that wait have one page, of the first.
     """
     parameters = {"limit": limit + 1, "before": before.hex}
-    ids = [uuid(row[0]) for row in run(outbox_alias(), f"outbox_{which}", parameters)]
-    more = len(ids) > limit
+    rows = staged_rows(
+        uuid(row[0]) for alias in outbox_aliases() for row in run(alias, f"outbox_{which}", parameters)
+    ).values()
     if which == "waiting":
-        return StagedPage(_rows(ids[:limit]), None, limit if more else None)
-    return StagedPage(_rows(ids[:limit]), ids[limit - 1] if more else None)
+        entries = sorted(rows, key=lambda entry: (entry.staged_at, entry.id))
+        return StagedPage(entries[:limit], None, limit if len(entries) > limit else None)
+    entries = sorted(rows, key=lambda entry: entry.id, reverse=True)
+    return StagedPage(entries[:limit], entries[limit - 1].id if len(entries) > limit else None)
+
+
+def staged_rows(ids: Iterable[UUID]) -> dict[UUID, OutboxEntry]:
+    """Return the outbox rows of these ids, in whichever outbox they are."""
+    wanted = list(ids)
+    found: dict[UUID, OutboxEntry] = {}
+    for alias in outbox_aliases():
+        found |= OutboxEntry.objects.using(alias).in_bulk(wanted)
+    return found
 
 
 def search_staged(text: str, *, limit: int) -> StagedPage:
     """Return the outbox rows whose ids begin as `text` does."""
-    return StagedPage(_rows(search_staged_by_id(text, limit=limit)), None)
-
-
-def _rows(ids: list[UUID]) -> list[OutboxEntry]:
-    found = OutboxEntry.objects.using(outbox_alias()).defer("input").in_bulk(ids)
-    return [found[one] for one in ids if one in found]
+    found = staged_rows(search_staged_by_id(text, limit=limit))
+    return StagedPage(sorted(found.values(), key=lambda entry: entry.id, reverse=True), None)

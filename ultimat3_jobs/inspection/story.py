@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from ultimat3_jobs import registry
-from ultimat3_jobs.aliases import outbox_alias, queue_alias
+from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.drivers.database.rows import encode, parse_instant, uuid
+from ultimat3_jobs.inspection.staged import staged_rows
 from ultimat3_jobs.models import Job, JobAttempt, OutboxEntry
 from ultimat3_jobs.sql import run
 from ultimat3_jobs.states import LIVE, RETRYABLE, State, Stop
@@ -66,7 +67,7 @@ def tell(job_id: UUID) -> Story | StagedStory | None:
     alias = queue_alias()
     job = Job.objects.using(alias).filter(pk=job_id).first()
     if job is None:
-        entry = OutboxEntry.objects.using(outbox_alias()).filter(pk=job_id).first()
+        entry = staged_rows([job_id]).get(job_id)
         return None if entry is None else tell_staged(entry)
     history = JobAttempt.objects.using(alias).filter(job_id=job_id).order_by("-id")
     attempts = list(history[: MAX_ATTEMPTS_SHOWN + 1])

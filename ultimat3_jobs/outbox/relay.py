@@ -1,93 +1,70 @@
 """Flow 3/7, relay: receives committed outbox rows in order, hands enqueue requests to the driver.
 
-A move is one transaction: lock, queue, mark. A crash publishes nothing twice and loses nothing. Relays take turns on
-the lock; the second waits and then sees what the first has left, so that nothing is overtaken.
+Each outbox is relayed by itself: one that is down holds up no other.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Callable
 
-from django.db import transaction
-
-from ultimat3_jobs.aliases import outbox_alias
-from ultimat3_jobs.batches import batches
-from ultimat3_jobs.drivers import get_driver
-from ultimat3_jobs.drivers.database import rows
-from ultimat3_jobs.errors import KeyReused
+from ultimat3_jobs.aliases import outbox_aliases, queue_alias
+from ultimat3_jobs.drivers import Capability, get_driver
 from ultimat3_jobs.logs import emit
-from ultimat3_jobs.models import OutboxEntry
-from ultimat3_jobs.records import EnqueueRequest, Receipt
+from ultimat3_jobs.outbox.move import move
+from ultimat3_jobs.outbox.publish import publish
 from ultimat3_jobs.settings import get_settings
-from ultimat3_jobs.sql import run
 
 
-def relay_once() -> int:
-    """Move one batch of committed rows into the queue, in one transaction; return how many were decided.
+def relay_once(alias: str | None = None) -> int:
+    """Relay one batch of committed rows; return how many were decided.
 
-    A row whose key is held by a job with another input is set aside: committed work never vanishes.
+    A row that cannot be published is set aside, and so is one whose key is held by a job with another input: committed
+    work never vanishes, and does not block what is behind it.
+
+    Args:
+        alias: of the outbox; None is each of them in turn.
+
+    Raises:
+        Exception: what stopped the pass. Nothing behind the row that was met by it has overtaken it. Of several
+            outboxes the others have been relayed.
     """
-    alias = outbox_alias()
-    with transaction.atomic(using=alias):
-        staged = run(alias, "pending", {"limit": get_settings().outbox.batch})
-        if not staged:
-            return 0
-        requests = sorted(map(_request, staged), key=lambda request: (request.requested_at, request.id))
-        # In parts of bounded size: inputs are as large as the settings allow, and a move takes many.
-        receipts = [receipt for batch in batches(requests) for receipt in get_driver().enqueue(batch)]
-        marks = [_mark(request, receipt) for request, receipt in zip(requests, receipts, strict=True)]
-        run(alias, "mark", {"rows": rows.encode(marks)})
-    for request, mark in zip(requests, marks, strict=True):
-        if mark["outcome"] == OutboxEntry.Outcome.SET_ASIDE:
-            emit(
-                "jobs.outbox.set-aside", level=logging.ERROR, staged=request.id, name=request.name, error=mark["error"]
-            )
-    return len(marks)
+    if alias is None:
+        return _each(relay_once)
+    if alias == queue_alias() and Capability.JOINS_TRANSACTION in get_driver().capabilities:
+        return move(alias)
+    return publish(alias)
 
 
-def relay_all() -> int:
-    """Move everything that is committed by now; return how many rows were decided.
+def relay_all(alias: str | None = None) -> int:
+    """Relay everything that is committed by now; return how many rows were decided.
 
     What is committed while it works may be left: callers that never stop committing cannot hold it up.
+
+    Args:
+        alias: of the outbox; None is each of them in turn.
+
+    Raises:
+        Exception: what stopped a pass; see `relay_once`.
     """
-    total = moved = relay_once()
+    if alias is None:
+        return _each(relay_all)
+    total = moved = relay_once(alias)
     while moved >= get_settings().outbox.batch:
-        moved = relay_once()
+        moved = relay_once(alias)
         total += moved
     return total
 
 
-def _request(row: tuple[Any, ...]) -> EnqueueRequest:
-    (
-        staged_id, name, queue, job_input, fingerprint, idempotency_key, tenant_id, max_attempts, priority, run_at,
-        dedupe_for, while_running, on_key_reuse, enqueued_by, traceparent, staged_at,
-    ) = row  # fmt: skip
-    return EnqueueRequest(
-        id=rows.uuid(staged_id),
-        name=name,
-        queue=queue,
-        input=job_input,
-        fingerprint=fingerprint,
-        idempotency_key=idempotency_key,
-        tenant_id=tenant_id,
-        max_attempts=max_attempts,
-        priority=priority,
-        run_at=rows.parse_instant(run_at),
-        dedupe_for=dedupe_for,
-        while_running=while_running,
-        on_key_reuse=on_key_reuse,
-        enqueued_by=enqueued_by,
-        traceparent=traceparent,
-        requested_at=rows.parse_instant(staged_at),
-    )
-
-
-def _mark(request: EnqueueRequest, receipt: Receipt) -> dict[str, Any]:
-    outcome, error = OutboxEntry.Outcome.PUBLISHED, ""
-    if receipt.refused:
-        outcome = OutboxEntry.Outcome.SET_ASIDE
-        error = f"{KeyReused.code}: the key is held by job {receipt.id} with another input"
-    elif receipt.joined:
-        outcome = OutboxEntry.Outcome.DEDUPED
-    return {"id": request.id.hex, "outcome": outcome, "job_id": receipt.id.hex, "error": error}
+def _each(relay: Callable[[str], int]) -> int:
+    total, failed = 0, []
+    for alias in outbox_aliases():
+        try:
+            total += relay(alias)
+        except Exception as error:
+            failed.append(error)
+            if len(failed) > 1:  # the first is raised
+                emit("jobs.relay.failed", level=logging.ERROR, exc_info=True, outbox=alias, error=type(error).__name__)
+    if failed:
+        raise failed[0]
+    return total

@@ -8,11 +8,14 @@ import logging
 import queue
 import threading
 from dataclasses import dataclass, field
+from functools import partial
 from uuid import uuid4
 
+from ultimat3_jobs.aliases import outbox_aliases
 from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.loops import FIRST_BACKOFF, LONGEST_BACKOFF, BackgroundLoop, close_thread_connections
+from ultimat3_jobs.outbox.prune import Pruner
 from ultimat3_jobs.outbox.relay import relay_all, relay_once
 from ultimat3_jobs.records import QueueSelection
 from ultimat3_jobs.settings import get_settings
@@ -62,6 +65,7 @@ class Worker:
             self._driver, self._inflight, lease=self._settings.lease, renewal=self._settings.renewal
         )
         self._housekeeping = Housekeeping(self._driver, sweep_every=self._heartbeat.interval, on_ready=self._wake)
+        self._pruner = Pruner()
 
     def stop(self) -> None:
         """Ask the worker to drain; asked a second time, to end at once. Safe in a signal handler."""
@@ -117,9 +121,13 @@ class Worker:
 
     def _chores(self) -> list[BackgroundLoop]:
         poll = self._settings.poll.total_seconds()
-        loops = [BackgroundLoop("housekeeping", interval=poll, step=self._housekeeping.tidy)]
+        loops = [BackgroundLoop("housekeeping", interval=poll, step=self._keep_house)]
         if self._options.relay:
-            loops.append(BackgroundLoop("relay", interval=poll, step=self._relay))
+            # One for each outbox: one that is down holds up no other.
+            loops += [
+                BackgroundLoop(f"relay-{alias}", interval=poll, step=partial(self._relay, alias))
+                for alias in outbox_aliases()
+            ]
         return loops
 
     def _claim_until_stopped(self) -> None:
@@ -187,8 +195,12 @@ class Worker:
     def _wake(self) -> None:
         self._bell.put(None)
 
-    def _relay(self) -> bool:
-        moved = relay_once()
+    def _keep_house(self) -> bool:
+        # In one thread, which is one connection: pruning never raises.
+        return self._housekeeping.tidy() | self._pruner.step()
+
+    def _relay(self, alias: str) -> bool:
+        moved = relay_once(alias)
         if moved:
             self._wake()
         return moved >= self._settings.outbox.batch

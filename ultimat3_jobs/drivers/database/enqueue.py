@@ -8,6 +8,7 @@ from uuid import UUID
 
 import msgspec
 
+from ultimat3_jobs.aliases import in_transaction
 from ultimat3_jobs.drivers.database import rows
 from ultimat3_jobs.errors import DriverUnavailable
 from ultimat3_jobs.records import EnqueueRequest, Receipt
@@ -53,7 +54,9 @@ def find_holders(alias: str, requests: Sequence[EnqueueRequest]) -> list[Receipt
     found: list[Receipt | None] = []
     for position, request in enumerate(requests):
         holder = holders.get(position)
-        found.append(None if holder is None or holder.expired else _receipt(request, holder))
+        # What was queued before under this very id is there, whatever has become of its key.
+        free = holder is None or (holder.expired and holder.id != request.id)
+        found.append(None if holder is None or free else _receipt(request, holder))
     return found
 
 
@@ -71,13 +74,14 @@ def _insert(alias: str, waiting: dict[int, EnqueueRequest], receipts: dict[int, 
 
 def _join(alias: str, waiting: dict[int, EnqueueRequest], receipts: dict[int, Receipt]) -> None:
     holders = _look_up(alias, waiting)
-    expired = [holder for holder in holders.values() if holder.expired]
+    expired = {place: one for place, one in holders.items() if one.expired and one.id != waiting[place].id}
     if expired:
-        run(alias, "release_keys", {"rows": rows.encode({"id": holder.id.hex} for holder in expired)})
+        run(alias, "release_keys", {"rows": rows.encode({"id": holder.id.hex} for holder in expired.values())})
+    begun = _begun_meanwhile(alias, waiting, holders)
     again: dict[int, Holder] = {}
     for position, holder in holders.items():
         request = waiting[position]
-        if holder.expired:
+        if position in expired or holder.id in begun:
             continue
         receipt = _receipt(request, holder)
         if receipt.asked_again:
@@ -92,17 +96,42 @@ def _join(alias: str, waiting: dict[int, EnqueueRequest], receipts: dict[int, Re
             del waiting[position]
 
 
+def _begun_meanwhile(alias: str, waiting: dict[int, EnqueueRequest], holders: dict[int, Holder]) -> set[UUID]:
+    """Keep jobs that have not begun from beginning before the caller's commit; return those that have begun by now.
+
+    They would read the data as it was. What the relay brings is committed already.
+    """
+    if not in_transaction(alias):
+        return set()
+    joined = {
+        holder.id
+        for position, holder in holders.items()
+        if not holder.attempt and not holder.finished and waiting[position].requested_at is None
+    }
+    if not joined:
+        return set()
+    held = run(alias, "hold_back", {"rows": rows.encode({"id": one.hex} for one in sorted(joined))})
+    return joined - {rows.uuid(row[0]) for row in held}
+
+
 def _look_up(alias: str, waiting: dict[int, EnqueueRequest]) -> dict[int, Holder]:
     batch = rows.encode(
         {
             "position": position,
+            "id": request.id.hex,
             "name": request.name,
             "tenant_id": request.tenant_id,
             "idempotency_key": request.idempotency_key,
         }
         for position, request in waiting.items()
     )
-    return {row[0]: _holder(row[1:]) for row in run(alias, "holders", {"rows": batch})}
+    holders: dict[int, Holder] = {}
+    for position, *row in run(alias, "holders", {"rows": batch}):
+        holder = _holder(tuple(row))
+        # What was queued before under this very id represents it, whoever may have its key by now.
+        if position not in holders or holder.id == waiting[position].id:
+            holders[position] = holder
+    return holders
 
 
 def _holder(row: tuple[Any, ...]) -> Holder:
@@ -111,6 +140,8 @@ def _holder(row: tuple[Any, ...]) -> Holder:
 
 
 def _receipt(request: EnqueueRequest, holder: Holder) -> Receipt:
+    if holder.id == request.id:
+        return Receipt(holder.id, holder.run_id)
     reused = holder.fingerprint != request.fingerprint
     if reused and request.on_key_reuse == "error":
         return Receipt(holder.id, holder.run_id, joined=False, reused=True)

@@ -1,4 +1,10 @@
--- Finds the row that holds each key in its namespace. `expired`: a finished row whose time of holding has passed.
+-- Finds the row that holds each key in its namespace, and before it the row that has the very id of the request: the
+-- request was queued before. `expired`: a finished row whose time of holding has passed.
+SELECT json_extract(r.value, '$.position'), j.id, j.run_id, j.fingerprint, j.attempt, true, false
+FROM json_each(:rows) AS r
+CROSS JOIN x_jobs AS j
+WHERE j.id = json_extract(r.value, '$.id')
+UNION ALL
 SELECT
     json_extract(r.value, '$.position'), j.id, j.run_id, j.fingerprint, j.attempt,
     j.state NOT IN ('ready', 'delayed', 'running', 'suspended') AS finished,

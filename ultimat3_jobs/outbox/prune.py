@@ -1,0 +1,80 @@
+"""Pruning: rows that were published or joined a job go after a while, in small batches; what was set aside stays."""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import suppress
+from uuid import UUID
+
+from django.db import connections
+
+from ultimat3_jobs.aliases import outbox_aliases
+from ultimat3_jobs.drivers.database import rows
+from ultimat3_jobs.logs import emit
+from ultimat3_jobs.settings import get_settings
+from ultimat3_jobs.sql import run
+
+BATCH = 500
+"""Rows that one step looks at in each outbox."""
+LONGEST_REST = 3_600.0
+"""Seconds between two walks at most."""
+_FIRST = UUID(int=0)
+
+monotonic = time.monotonic
+
+
+class Pruner:
+    """Walks each outbox in the order of its ids, which are about that of birth, up to the rows that are too young.
+
+    So it needs no index, and reads nothing that lies behind. Then it rests for a part of the time that rows are kept,
+    and begins again for what was left waiting on the way.
+    """
+
+    def __init__(self) -> None:
+        self._after: dict[str, UUID] = {}
+        self._rests_until: dict[str, float] = {}
+
+    def step(self) -> bool:
+        """Look at one batch of each outbox and delete what is old; return whether there is more at once.
+
+        Never raises for an outbox that cannot be reached: it is looked at again after the rest.
+        """
+        keep = get_settings().retention.outbox
+        if keep is None:
+            return False
+        more = False
+        for alias in outbox_aliases():
+            if monotonic() < self._rests_until.get(alias, 0.0):
+                continue
+            try:
+                goes_on = self._step(alias, keep.total_seconds())
+            except Exception as error:  # one that is down holds up no other
+                goes_on = False
+                level = logging.WARNING
+                emit("jobs.outbox.prune-failed", level=level, outbox=alias, error=type(error).__name__)
+                _give_up_connection(alias)
+            if not goes_on:
+                self._after.pop(alias, None)
+                self._rests_until[alias] = monotonic() + min(LONGEST_REST, keep.total_seconds() / 24)
+            more = more or goes_on
+        return more
+
+    def _step(self, alias: str, keep: float) -> bool:
+        after = self._after.get(alias, _FIRST)
+        seen = run(alias, "aged", {"after": after.hex, "limit": BATCH, "keep": keep})
+        old = [rows.uuid(row_id) for row_id, prunable, _ in seen if prunable]
+        if old:
+            run(alias, "prune", {"rows": rows.encode({"id": one.hex} for one in old), "keep": keep})
+            emit("jobs.outbox.pruned", level=logging.DEBUG, outbox=alias, rows=len(old))
+        if len(seen) < BATCH or seen[-1][2]:
+            return False
+        self._after[alias] = rows.uuid(seen[-1][0])
+        return True
+
+
+def _give_up_connection(alias: str) -> None:
+    connection = connections[alias]
+    if not connection.in_atomic_block:
+        with suppress(Exception):
+            connection.close()

@@ -1,0 +1,11 @@
+-- Looks at :limit outbox rows in the order of their ids behind :after. For each: whether it was published or joined a
+-- job more than :keep seconds ago, and whether it was staged since then: those behind it were too.
+SELECT
+    o.id,
+    coalesce(o.outcome IN ('published', 'deduped'), false)
+        AND coalesce(o.published_at <= statement_timestamp() - make_interval(secs => :keep), false),
+    o.staged_at > statement_timestamp() - make_interval(secs => :keep)
+FROM x_outbox AS o
+WHERE o.id > CAST(:after AS uuid)
+ORDER BY o.id
+LIMIT :limit;

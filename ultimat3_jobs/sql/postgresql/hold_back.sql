@@ -1,0 +1,11 @@
+-- Keeps jobs that have not begun from beginning until the caller's transaction ends. Those that have begun by now stay
+-- out of what comes back. Several callers may hold one job back; a claim passes over it.
+-- Rows are reached by id: `|| ''` hides the state from the planner, which would otherwise read the whole of a partial
+-- index that its statistics take for empty.
+SELECT j.id
+FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid)
+JOIN x_jobs AS j ON j.id = r.id
+WHERE j.attempt = 0 AND j.state || '' IN ('ready', 'delayed', 'running', 'suspended')
+-- In one order for everyone: two callers never wait for one another in a ring.
+ORDER BY j.id
+FOR SHARE OF j;
