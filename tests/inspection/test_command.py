@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shlex
 from typing import Any
 from uuid import UUID
@@ -245,6 +246,15 @@ def test_live_jobs_are_cancelled_and_others_refused(state: State) -> None:
     assert f"X_JOB_NOT_CANCELLABLE: job {job.id} is {'cancelled' if state in LIVE else state}" in refusal
     outcome = as_json("cancel", job.id, status=1)["outcomes"][0]
     assert (outcome["done"], outcome["error"]["code"]) == (False, "X_JOB_NOT_CANCELLABLE")
+
+
+def test_the_fix_of_a_refusal_can_be_run_as_it_stands() -> None:
+    done, published = add_job("done"), add_job("ready")
+    entry = add_staged("published", job_id=published.id)
+
+    for refusal, shown in ((refused("cancel", done.id), done), (refused("retry", entry.id), published)):
+        (fix,) = re.findall(r"fix: python manage.py jobs (.*)", refusal)
+        assert str(shown.id) in jobs(*shlex.split(fix)).splitlines()[0]
 
 
 def test_each_id_has_its_outcome_and_one_refusal_makes_the_status_one() -> None:

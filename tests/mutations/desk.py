@@ -43,14 +43,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         vendors=SQLITE,
     ),
     Mutation(
-        guard="admin: a POST has its token",
-        file=REPAIRS,
-        old="    @method_decorator(csrf_protect)\n",
-        new="",
-        test="tests/test_admin.py::test_an_action_is_a_post_with_its_token",
-        vendors=SQLITE,
-    ),
-    Mutation(
         guard="admin: an action is confirmed",
         file=REPAIRS,
         old='ReasonForm(request.POST if "confirmed" in request.POST else None)',

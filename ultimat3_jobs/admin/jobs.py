@@ -80,7 +80,7 @@ class JobChangeList(BoundedChangeList):
 class JobAdmin(RepairingAdmin):
     """Jobs."""
 
-    list_display = ("shown_name", "state", "why", "shown_tenant", "shown_key", "ended", "shown_queue")
+    list_display = ("shown_name", "state", "why", "ended", "shown_tenant", "shown_key", "shown_queue")
     list_display_links = ("shown_name",)
     list_filter = (StateFilter, QueueFilter)
     search_fields = ("idempotency_key",)  # shows the box; the change list knows what to look for

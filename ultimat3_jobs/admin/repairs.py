@@ -17,8 +17,6 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
-from django.utils.decorators import method_decorator
-from django.views.decorators.csrf import csrf_protect
 
 from ultimat3_jobs.admin.lists import ReadOnlyAdmin
 from ultimat3_jobs.inspection.masking import printable
@@ -67,7 +65,7 @@ class RepairingAdmin(ReadOnlyAdmin):
         allowed: bool = request.user.has_perm(f"{self.opts.app_label}.{repair.verb}_{self.opts.model_name}")
         return allowed
 
-    def get_actions(self, request: HttpRequest, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def get_actions(self, request: HttpRequest, action_location: Any = None) -> dict[str, Any]:
         """Name the actions that the user may do; `changelist_view` carries them out."""
         names = (self.opts.verbose_name_plural,)
         return {
@@ -76,9 +74,8 @@ class RepairingAdmin(ReadOnlyAdmin):
             if self.may(request, repair)
         }
 
-    @method_decorator(csrf_protect)
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list; a POST asks for an action, or confirms it."""
+        """Show the list; a POST asks for an action, or confirms it. The admin site checks its token."""
         if request.method == "POST":
             return self._act(request)
         return super().changelist_view(request, extra_context)
