@@ -60,6 +60,8 @@ class Migration(migrations.Migration):
         ),
         AddIndexOnline(
             model_name="outboxentry",
-            index=models.Index(condition=models.Q(("outcome", "set_aside")), fields=["id"], name="x_outbox_set_aside"),
+            index=models.Index(
+                condition=models.Q(("name__gt", ""), ("outcome", "set_aside")), fields=["id"], name="x_outbox_set_aside"
+            ),
         ),
     ]
