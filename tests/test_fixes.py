@@ -25,7 +25,9 @@ from ultimat3_jobs.plain import to_plain
 
 pytestmark = pytest.mark.usefixtures("isolated_registry")
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "python manage.py jobs show": "tests/inspection/test_command.py::test_the_fix_of_a_refusal_can_be_run_as_it_stands",
+}
 """The test that executes each fix that is a command, by the beginning of the command."""
 
 ERRORS = {name for name, one in vars(errors).items() if isinstance(one, type) and issubclass(one, JobsError)}

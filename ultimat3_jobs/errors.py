@@ -93,6 +93,12 @@ class UnknownJob(JobsError):
     code = "X_JOB_UNKNOWN"
 
 
+class AmbiguousId(JobsError):
+    """Several rows have ids that begin with these digits."""
+
+    code = "X_JOB_ID_AMBIGUOUS"
+
+
 class NotCallable(JobsError, TypeError):
     """A job's handle was called as if it were its function."""
 

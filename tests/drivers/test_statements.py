@@ -43,6 +43,12 @@ EXAMPLES: dict[str, Any] = {
     "milliseconds": 1_000,
     "keep": 60.0,
     "after": "0" * 32,
+    "before": "f" * 32,
+    "queue": "default",
+    "state": "dead",
+    "name": "name",
+    "tenant": "tenant",
+    "key": "key",
 }
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tests.mutations import driver, enqueuing, failures, harness, outbox, runtime, worker
+from tests.mutations import desk, driver, enqueuing, failures, harness, outbox, runtime, worker
 from tests.mutations.mutation import Mutation
 
 MUTATIONS: tuple[Mutation, ...] = (
+    *desk.MUTATIONS,
     *driver.MUTATIONS,
     *enqueuing.MUTATIONS,
     *failures.MUTATIONS,

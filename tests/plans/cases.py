@@ -104,7 +104,41 @@ def cases() -> list[Case]:
         Case("mark", "mark", {"rows": _marks(pending)}, KEYS, frozenset({"x_outbox_pkey"})),
         *_outbox(pending, [row_id("published", n) for n in range(1, KEYS + 1)]),
         Case("set aside", "set_aside", {"rows": _rows(pending, tries=1, error=""), "lease": 30.0}, KEYS, OUTBOX_ID),
+        *look_ups(),
     ]
+
+
+def look_ups() -> Iterable[Case]:
+    """Yield the cases of the statements by which people find jobs and outbox rows."""
+    last, middle = {"before": "f" * 32}, {"before": row_id("delayed", 1)}
+    name, tenant, key = row_key("done", 101)
+
+    def listed(case: str, index: str, given: dict[str, Any], found: int = KEYS, limit: int = KEYS) -> Case:
+        statement = case.partition(":")[0].replace(" ", "_")
+        return Case(case, statement, {"limit": limit, **given}, found, frozenset({index}))
+
+    def ended(state: str) -> dict[str, Any]:
+        return {"state": state, "name": name, "tenant": tenant, "key": key, **last}
+
+    yield listed("list newest", "x_jobs_pkey", last)
+    yield listed("list newest: from the middle", "x_jobs_pkey", middle)
+    yield listed("list dead", "x_jobs_dead_newest", last)
+    yield listed("list dead of", "x_jobs_dead", {"queue": "mail"}, limit=50, found=50)
+    yield listed("list dead of: a queue without", "x_jobs_dead", {"queue": "none"}, found=0)
+    yield listed("look up cause", "x_jobs_ended_cause", {"cause": "c" * 64, **last}, found=0)
+    yield listed("look up name", "x_jobs_final_name", ended("done"))
+    yield listed("look up name: of few", "x_jobs_final_name", ended("cancelled"), found=0)
+    yield listed("look up tenant", "x_jobs_final_tenant", ended("dead"), limit=1, found=1)
+    yield listed("look up key", "x_jobs_final_key", ended("done"), found=1)
+    yield listed("look up live", "x_jobs_key", {"name": name})
+    yield listed("list ready", "x_jobs_ready", {"queue": ""})
+    yield listed("list ready: of one queue", "x_jobs_ready", {"queue": "mail"})
+    yield listed("list waiting", "x_jobs_waiting", {"queue": ""})
+    yield listed("list running", "x_jobs_running", {"queue": ""})
+    yield listed("outbox newest", "x_outbox_pkey", last)
+    yield listed("outbox set aside", "x_outbox_set_aside", last, found=0)
+    yield listed("outbox waiting", "x_outbox_pending", {})
+    yield Case("clock", "clock", {}, 1, frozenset())
 
 
 def loops() -> list[Case]:

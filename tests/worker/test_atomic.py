@@ -16,7 +16,7 @@ from tests.app.models import Effect, Organization
 from tests.conftest import InThreads
 from tests.processes import wait_for
 from tests.working import age, declare, history, row, run_due, states, working
-from ultimat3_jobs import Aborted, Retry, Run
+from ultimat3_jobs import NO_TENANT, Aborted, AsyncRun, Retry, Run, job
 from ultimat3_jobs.drivers import Capability, get_driver
 from ultimat3_jobs.drivers.database.driver import DatabaseDriver
 from ultimat3_jobs.errors import DeclarationInvalid
@@ -344,6 +344,13 @@ def test_atomic_is_true_or_false_and_is_described() -> None:
     assert declare(write, name="t.plain").describe()["atomic"] is False
     with pytest.raises(DeclarationInvalid, match="atomic=1 is neither True nor False"):
         declare(write, name="t.other", atomic=1)
+
+
+def test_an_async_body_cannot_be_atomic() -> None:
+    async def body(run: AsyncRun, n: int) -> None: ...
+
+    with pytest.raises(DeclarationInvalid, match="no transaction that a coroutine can be in"):
+        job(name="t.async", idempotency_key="{n}", tenant=NO_TENANT, atomic=True)(body)
 
 
 def test_what_is_logged_tells_of_the_job_that_is_done(caplog: pytest.LogCaptureFixture) -> None:

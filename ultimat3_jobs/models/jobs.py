@@ -80,6 +80,8 @@ class Job(models.Model):
     class Meta:
         db_table = "x_jobs"
         ordering: ClassVar = ["-id"]
+        # Of the admin's actions: to look is not to act.
+        permissions: ClassVar = [("retry_job", "Can retry dead jobs"), ("cancel_job", "Can cancel jobs")]
         constraints: ClassVar = [
             # One row holds a key in its namespace. Conflict target of the enqueue, look-up of the holder: both spell
             # this expression and this predicate, and a test pins the three together.
@@ -115,6 +117,31 @@ class Job(models.Model):
                 condition=Q(state__in=[s.value for s in RETRYABLE]),
                 name="x_jobs_dead",
             ),
+            # Look-ups by people, newest first. `finished_at` is always there on these rows; that it is asked for keeps
+            # the statements of the loops, which do not, from taking one of these indexes for their own.
+            models.Index(
+                fields=["id"],
+                condition=Q(state__in=[s.value for s in RETRYABLE], finished_at__isnull=False),
+                name="x_jobs_dead_newest",
+            ),
+            # Those of one cause. The state is left out, or the planner might take an index of dead letters and sort it.
+            models.Index(
+                fields=["cause", "id"], condition=Q(finished_at__isnull=False, cause__gt=""), name="x_jobs_ended_cause"
+            ),
+            # What became of a name's, a tenant's, a key's work. Live rows are left out: each claim would write them.
+            models.Index(
+                fields=["name", "state", "id"], condition=Q(finished_at__isnull=False), name="x_jobs_final_name"
+            ),
+            models.Index(
+                fields=["tenant_id", "state", "id"],
+                condition=Q(finished_at__isnull=False, tenant_id__isnull=False),
+                name="x_jobs_final_tenant",
+            ),
+            models.Index(
+                fields=["idempotency_key", "state", "id"],
+                condition=Q(finished_at__isnull=False),
+                name="x_jobs_final_key",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -144,6 +171,8 @@ class JobAttempt(models.Model):
     class Meta:
         db_table = "x_job_attempts"
         ordering: ClassVar = ["id"]
+        # The history of one job, in its order.
+        indexes: ClassVar = [models.Index(fields=["job_id", "id"], name="x_job_attempts_job")]
 
     def __str__(self) -> str:
         return f"{self.kind} of attempt {self.attempt} of {self.job_id}"

@@ -69,10 +69,13 @@ class OutboxEntry(models.Model):
     class Meta:
         db_table = "x_outbox"
         verbose_name_plural = "outbox entries"
+        permissions: ClassVar = [("retry_outboxentry", "Can retry outbox entries that were set aside")]
         ordering: ClassVar = ["-staged_at", "-id"]
         indexes: ClassVar = [
             # The relay: what waits, in order. What was published leaves it.
             models.Index(fields=["staged_at", "id"], condition=Q(outcome__isnull=True), name="x_outbox_pending"),
+            # What people must look at, newest first. That a name is asked for keeps other statements off it.
+            models.Index(fields=["id"], condition=Q(outcome="set_aside", name__gt=""), name="x_outbox_set_aside"),
         ]
 
     def __str__(self) -> str:

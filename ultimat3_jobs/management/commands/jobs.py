@@ -1,56 +1,262 @@
-"""`manage.py jobs`: repair the queue from the shell."""
+"""`manage.py jobs`: look at the queue and mend it from the shell."""
 
 from __future__ import annotations
 
-from typing import Any
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NoReturn
 from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DatabaseError
 
-from ultimat3_jobs.drivers import get_driver
-from ultimat3_jobs.errors import JobsError, NotRetryable, UnknownJob
-from ultimat3_jobs.models import Job
-from ultimat3_jobs.records import RetryVerdict
+from ultimat3_jobs.errors import AmbiguousId, DriverUnavailable, JobsError, UnknownJob
+from ultimat3_jobs.inspection import repair, report, terminal
+from ultimat3_jobs.inspection.ids import CANDIDATES, resolve
+from ultimat3_jobs.inspection.lists import LAST, MAX_PAGE, Filters, Page, list_jobs
+from ultimat3_jobs.inspection.story import tell
+from ultimat3_jobs.states import LIVE, RETRYABLE, State
+from ultimat3_jobs.text import fault_of_text
+
+BY = "manage.py jobs"
+BULK = 1_000
+"""Jobs that one bulk repair takes unless `--limit` says less."""
+
+LOOK = "python manage.py jobs ls"
+_FILTERS = ("queue", "name", "tenant", "key", "cause", "error")
+_MAY = {"retry": RETRYABLE, "cancel": LIVE}
+
+
+class Refused(Exception):
+    """Some of what was asked was refused, and has been reported."""
+
+
+class Parser(CommandParser):
+    """Answers in JSON where JSON was asked for, errors of the command line too."""
+
+    json = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self.json = "--json" in (args if args is not None else sys.argv[1:])
+        return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        if self.json and self.called_from_command_line:
+            fault = {
+                "code": "X_USAGE",
+                "cause": message,
+                "fix": f"python {self.prog} --help",
+                "docs": "docs/operating.md",
+            }
+            print(json.dumps({"version": report.VERSION, "error": fault}))  # noqa: T201 - the parser has no stdout
+            sys.exit(2)
+        super().error(message)
+        raise AssertionError("the parser's error() does not return")
 
 
 class Command(BaseCommand):
-    help = "Repairs the queue: `jobs retry ID...` starts dead letters again."
+    help = "Shows jobs and mends them: ls, show, retry, cancel."
+
+    def __init__(
+        self, stdout: Any = None, stderr: Any = None, no_color: bool = False, force_color: bool = False
+    ) -> None:
+        no_color = no_color or (bool(os.environ.get("NO_COLOR")) and not force_color)
+        super().__init__(stdout, stderr, no_color, force_color)
+        self._parsers: dict[str, CommandParser] = {}
 
     def add_arguments(self, parser: CommandParser) -> None:
-        actions = parser.add_subparsers(dest="action", required=True)
-        retry = actions.add_parser("retry", help="start dead letters again; attempts start over, history stays")
-        retry.add_argument("ids", nargs="+", type=UUID, metavar="ID")
-        retry.add_argument("--reason", default="", help="why, kept in the job's history")
+        actions = parser.add_subparsers(dest="action", required=True, parser_class=Parser)
+        ls = actions.add_parser("ls", help="list jobs, the newest first")
+        _add_filters(ls)
+        ls.add_argument("--limit", type=_limit, default=50, help="jobs at most, up to 1000 (default: 50)")
+        ls.add_argument("--before", type=UUID, default=LAST, metavar="ID", help="only jobs older than this id")
+        _add_json(ls)
+
+        show = actions.add_parser("show", help="tell all about one job, or what became of work that was staged")
+        self._parsers["show"] = show
+        show.add_argument("id", nargs="?", help="the id, or at least 8 of its first digits")
+        show.add_argument("--name", type=_text, default="", help="instead of an id: the job's name, with --key")
+        show.add_argument("--key", type=_text, default="", help="the idempotency key")
+        show.add_argument("--tenant", type=_text, default="", help="the tenant, where several have the key")
+        _add_json(show)
+
+        for action, what in (
+            ("retry", "start dead letters again; attempts start over, history stays"),
+            ("cancel", "stop jobs for good that have not ended"),
+        ):
+            one = actions.add_parser(action, help=what)
+            one.add_argument("ids", nargs="*", metavar="ID", help="ids, or at least 8 of their first digits")
+            _add_filters(one)
+            one.add_argument("--write", action="store_true", help="with filters: do it; without it is a dry run")
+            one.add_argument("--limit", type=_limit, default=BULK, help="with filters: jobs at most (default: 1000)")
+            one.add_argument("--reason", type=_reason, default="", help="why, kept in the job's history")
+            _add_json(one)
+            self._parsers[action] = one
 
     def handle(self, *args: Any, **options: Any) -> None:
-        ids: list[UUID] = options["ids"]
-        verdicts = get_driver().retry(ids, by="manage.py jobs", reason=options["reason"])
-        refusals = []
-        for job_id, verdict in zip(ids, verdicts, strict=True):
-            if verdict is RetryVerdict.RETRIED:
-                self.stdout.write(f"{job_id} retried")
-            else:
-                refusals.append(str(_refusal(job_id, verdict)))
+        as_json: bool = options["json"]
+        try:
+            try:
+                getattr(self, f"_{options['action']}")(options)
+            except DatabaseError as error:
+                raise DriverUnavailable(
+                    f"the queue's database refused: {str(error).strip().splitlines()[0] if str(error) else error!r}",
+                    fix="run `python manage.py migrate --check ultimat3_jobs`, then this command again",
+                ) from error
+        except JobsError as error:
+            if not as_json:
+                raise CommandError(terminal.safe(str(error))) from error
+            self._print_json({"error": report.error(error)})
+            sys.exit(1)
+        except Refused as refused:
+            if not as_json:
+                raise CommandError(str(refused)) from refused
+            sys.exit(1)
+
+    def _ls(self, options: dict[str, Any]) -> None:
+        filters = _filters(options)
+        page = list_jobs(filters, limit=options["limit"], before=options["before"])
+        if options["json"]:
+            self._print_json(report.page(page))
+            return
+        self._print(terminal.page(page))
+
+    def _show(self, options: dict[str, Any]) -> None:
+        if options["id"]:
+            found = resolve(options["id"])
+        elif options["name"] and options["key"]:
+            found = self._by_key(Filters(name=options["name"], key=options["key"], tenant=options["tenant"]))
+        else:
+            self._parsers["show"].error("give an id, or --name and --key")
+        told = tell(found)
+        if told is None:
+            raise UnknownJob(f"the job {found} has just been deleted", fix=LOOK)
+        if options["json"]:
+            self._print_json(report.story(told))
+            return
+        self._print(terminal.story(told))
+
+    def _retry(self, options: dict[str, Any]) -> None:
+        self._repair("retry", options)
+
+    def _cancel(self, options: dict[str, Any]) -> None:
+        self._repair("cancel", options)
+
+    def _repair(self, action: str, options: dict[str, Any]) -> None:
+        filters = _filters(options)
+        if bool(options["ids"]) == (filters != Filters()):
+            self._parsers[action].error("give either ids or filters, such as --name")
+        if options["ids"]:
+            self._carry_out(action, *_resolved(options["ids"]), options)
+            return
+        states = filters.states or _MAY[action]
+        if not set(states) <= set(_MAY[action]):
+            self._parsers[action].error(f"{action} takes the states {', '.join(_MAY[action])}")
+        page = list_jobs(replace(filters, states=tuple(states)), limit=options["limit"])
+        if options["write"]:
+            self._carry_out(action, [job.id for job in page.jobs], [], options, page)
+        elif options["json"]:
+            self._print_json({"dry_run": True, **report.page(page)})
+        else:
+            self._print(terminal.page(page))
+            self._print(f"A dry run: nothing was changed. --write would {action} these {len(page.jobs)} jobs.")
+
+    def _carry_out(
+        self,
+        action: str,
+        ids: Sequence[UUID],
+        unresolved: Sequence[JobsError],
+        options: dict[str, Any],
+        page: Page | None = None,
+    ) -> None:
+        move = repair.retry if action == "retry" else repair.cancel
+        outcomes = move(ids, by=BY, reason=options["reason"])
+        refusals = [*unresolved, *(one.error for one in outcomes if one.error)]
+        if options["json"]:
+            more = {} if page is None else {"before": page.before and str(page.before), "walked": page.walked}
+            errors = [report.error(one) for one in unresolved]
+            self._print_json({"outcomes": [report.outcome(one) for one in outcomes], "unresolved": errors, **more})
+        else:
+            for one in outcomes:
+                if one.done:
+                    self._print(f"{one.id} {one.verdict}")
+            if page is not None:
+                self._print(terminal.rest(page) or f"{sum(one.done for one in outcomes)} jobs, and there are no more.")
         if refusals:
-            raise CommandError("\n".join(refusals))
+            raise Refused("\n".join(terminal.safe(str(one)) for one in refusals))
+
+    def _by_key(self, filters: Filters) -> UUID:
+        page = list_jobs(filters, limit=repair.BATCH)
+        if not page.jobs:
+            tenant = f" of tenant {filters.tenant!r}" if filters.tenant else ""
+            raise UnknownJob(f"there is no job {filters.name!r} with the key {filters.key!r}{tenant}", fix=LOOK)
+        newest: dict[str | None, UUID] = {}
+        for job in page.jobs:
+            newest.setdefault(job.tenant_id, job.id)
+        if len(newest) > 1:
+            several = ", ".join(f"{found} ({tenant})" for tenant, found in list(newest.items())[:CANDIDATES])
+            raise AmbiguousId(
+                f"{len(newest)} tenants have jobs {filters.name!r} with the key {filters.key!r}: {several}",
+                fix=f"python manage.py jobs show {next(iter(newest.values()))}",
+            )
+        live = [job.id for job in page.jobs if job.state in LIVE]
+        return (live or list(newest.values()))[0]
+
+    def _print(self, text: str) -> None:
+        encoding = getattr(self.stdout, "encoding", None) or "utf-8"
+        self.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+
+    def _print_json(self, value: dict[str, Any]) -> None:
+        self.stdout.write(json.dumps({"version": report.VERSION, **value}))
 
 
-def _refusal(job_id: UUID, verdict: RetryVerdict) -> JobsError:
-    again = f"python manage.py jobs retry {job_id}"
-    if verdict is RetryVerdict.NOT_FOUND:
-        return UnknownJob(f"there is no job {job_id}", fix="look the id up in the admin, under Background jobs")
-    if verdict is RetryVerdict.KEY_HELD:
-        return NotRetryable(
-            f"job {job_id} gave up its key when it died, and another job has taken it since",
-            fix=f"{again}  # once the job that holds the key has ended",
-        )
-    if verdict is RetryVerdict.SUPERSEDED:
-        return NotRetryable(
-            f"job {job_id} gave up its key when it died, and a newer dead letter of that key was retried with it",
-            fix=f"{again}  # once the newer one has ended",
-        )
-    job = Job.objects.get(pk=job_id)
-    return NotRetryable(
-        f"job {job_id} is {job.state}; only dead and failed jobs can be retried",
-        fix=f"enqueue {job.name} again" if job.state in ("done", "cancelled") else f"{again}  # once it is dead",
-    )
+def _resolved(texts: Sequence[str]) -> tuple[list[UUID], list[JobsError]]:
+    """Return the ids, each as often as it is named, and what of the texts is not the id of one row."""
+    ids: list[UUID] = []
+    errors: list[JobsError] = []
+    for text in texts:
+        try:
+            ids.append(resolve(text))
+        except JobsError as error:
+            errors.append(error)
+    return ids, errors
+
+
+def _add_filters(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--state", type=_text, action="append", default=[], help=f"{', '.join(State)}; can be repeated")
+    parser.add_argument("--queue", type=_text, default="", help="the queue's name")
+    parser.add_argument("--name", type=_text, default="", help="the job's name")
+    parser.add_argument("--tenant", type=_text, default="", help="the tenant")
+    parser.add_argument("--key", type=_text, default="", help="the idempotency key")
+    parser.add_argument("--cause", type=_text, default="", help="the group of like failures, or its beginning")
+    parser.add_argument("--error", type=_text, default="", metavar="CLASS", help="the exception's class")
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _filters(options: dict[str, Any]) -> Filters:
+    return Filters(states=tuple(options["state"]), **{name: options[name] for name in _FILTERS})
+
+
+def _limit(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_PAGE:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MAX_PAGE}")
+    return int(text)
+
+
+def _text(text: str) -> str:
+    if fault := fault_of_text(text):
+        raise argparse.ArgumentTypeError(f"it holds {fault}")
+    return text
+
+
+def _reason(text: str) -> str:
+    if len(text) > repair.MAX_REASON:
+        raise argparse.ArgumentTypeError(f"it has {len(text)} characters; {repair.MAX_REASON} are kept")
+    return _text(text)

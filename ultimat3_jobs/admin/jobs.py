@@ -1,0 +1,199 @@
+"""Jobs in the admin: the list begins with dead letters, a job's page with why it died."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.db.models import Model
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+
+from ultimat3_jobs.admin.lists import BoundedChangeList, ChoiceFilter
+from ultimat3_jobs.admin.repairs import Repair, RepairingAdmin
+from ultimat3_jobs.aliases import queue_alias
+from ultimat3_jobs.inspection import repair
+from ultimat3_jobs.inspection.lists import Filters, Page, list_jobs, queues, search_jobs
+from ultimat3_jobs.inspection.masking import bounded, printable, shown
+from ultimat3_jobs.inspection.story import Story, instant, overview, tell
+from ultimat3_jobs.models import Job, JobAttempt
+from ultimat3_jobs.states import LIVE, RETRYABLE, State
+
+RETRY = Repair(
+    "retry", "Retried", repair.retry, "Attempts start over; what earlier attempts did outside is not undone."
+)
+CANCEL = Repair(
+    "cancel",
+    "Cancelled",
+    repair.cancel,
+    "A cancelled job never runs again. One that is running stops at its next heartbeat; its body may go on until then.",
+)
+
+
+class StateFilter(ChoiceFilter):
+    """Dead letters unless another state is asked for; a search looks at all."""
+
+    title = "state"
+    parameter_name = "state"
+    first = "Needs attention"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
+        return [("all", "All"), *((state, state) for state in State)]
+
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        for choice in super().choices(changelist):
+            if changelist.query and self.value() is None:
+                choice["selected"] = choice["display"] == "All"
+            yield choice
+
+
+class QueueFilter(ChoiceFilter):
+    """The queues that have work or dead letters."""
+
+    title = "queue"
+    parameter_name = "queue"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
+        return [(queue, printable(queue)) for queue in queues()]
+
+
+class JobChangeList(BoundedChangeList):
+    """The jobs that state, queue and search mean."""
+
+    def find(self, *, limit: int, before: UUID) -> tuple[Sequence[Model], Page]:
+        state = self.chosen("state")
+        states: tuple[str, ...] = (state,)
+        if state == "all" or (self.query and not state):
+            states = ()
+        elif not state:
+            states = tuple(RETRYABLE)
+        filters = Filters(states=states, queue=self.chosen("queue"))
+        text = self.query.strip()
+        page = search_jobs(text, filters, limit=limit, before=before) if text else None
+        page = page or list_jobs(filters, limit=limit, before=before)
+        return page.jobs, page
+
+
+class JobAdmin(RepairingAdmin):
+    """Jobs."""
+
+    list_display = ("shown_name", "state", "why", "ended", "shown_tenant", "shown_key", "shown_queue")
+    list_display_links = ("shown_name",)
+    list_filter = (StateFilter, QueueFilter)
+    search_fields = ("idempotency_key",)  # shows the box; the change list knows what to look for
+    search_help_text = "The whole of an id, key, name or tenant, or at least 8 digits an id begins with."
+    repairs: ClassVar = (RETRY, CANCEL)
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[JobChangeList]:
+        return JobChangeList
+
+    @admin.display(description="job")
+    def shown_name(self, job: Job) -> str:
+        return printable(job.name)
+
+    @admin.display(description="tenant", empty_value="-")
+    def shown_tenant(self, job: Job) -> str | None:
+        return None if job.tenant_id is None else printable(job.tenant_id)
+
+    @admin.display(description="key")
+    def shown_key(self, job: Job) -> str:
+        return printable(job.idempotency_key)
+
+    @admin.display(description="queue")
+    def shown_queue(self, job: Job) -> str:
+        return printable(job.queue)
+
+    @admin.display(description="why")
+    def why(self, job: Job) -> str:
+        return printable(overview(job))
+
+    @admin.display(description="ended")
+    def ended(self, job: Job) -> str:
+        return instant(job.finished_at)
+
+    def rows(self, ids: Sequence[UUID]) -> dict[UUID, Job]:
+        return Job.objects.using(queue_alias()).in_bulk(ids)
+
+    def aliases(self) -> tuple[str, ...]:
+        return (queue_alias(),)
+
+    def summary(self, row: Job) -> str:
+        return printable(f"{row.name}, key {row.idempotency_key}, {row.state}")
+
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """Tell all about one job. Nothing can be changed here."""
+        if request.method != "GET" or not self.has_view_permission(request):
+            raise PermissionDenied
+        try:
+            story = tell(UUID(object_id))
+        except ValueError:
+            story = None
+        if not isinstance(story, Story):
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[no-any-return, attr-defined]
+        job = story.job
+        newest = next((one for one in story.attempts if one.kind == "failure"), None)
+        context = {
+            **self.admin_site.each_context(request),
+            **(extra_context or {}),
+            "title": printable(job.name),
+            "subtitle": str(job.id),
+            "opts": self.opts,
+            "media": self.media,
+            "story": story,
+            "why": printable(story.why),
+            "alarm": job.state in RETRYABLE,
+            "facts": [(name, printable(value)) for name, value in _facts(job).items() if value],
+            "input": printable(shown(job.input), lines=True),
+            "result": None if job.result is None else printable(shown(job.result), lines=True),
+            "last_error": "" if story.attempts else printable(bounded(job.last_error), lines=True),
+            "attempts": [(_heading(one), _text(one), one is newest) for one in story.attempts],
+            "commands": [(printable(command), does) for command, does in story.commands],
+            "retry": RETRY if job.state in RETRYABLE and self.may(request, RETRY) else None,
+            "cancel": CANCEL if job.state in LIVE and self.may(request, CANCEL) else None,
+            "list_url": self._list_url(),
+        }
+        return TemplateResponse(request, "admin/ultimat3_jobs/job.html", context)
+
+
+def _facts(job: Job) -> dict[str, str]:
+    return {
+        "State": job.state + (f" ({job.stop})" if job.stop else ""),
+        "Queue": job.queue,
+        "Tenant": "(none)" if job.tenant_id is None else job.tenant_id,
+        "Key": job.idempotency_key,
+        "Attempts": f"{job.attempt} of {job.max_attempts}",
+        "Priority": str(job.priority) if job.priority else "",
+        "Due": instant(job.run_at),
+        "Created": instant(job.created_at),
+        "Started": instant(job.started_at),
+        "Ended": instant(job.finished_at),
+        "Worker": job.claimed_by,
+        "Enqueued by": job.enqueued_by,
+        "Cause": job.cause,
+    }
+
+
+def _heading(attempt: JobAttempt) -> str:
+    if attempt.kind == "failure":
+        following = f", the next was due {instant(attempt.next_run_at)}" if attempt.next_run_at else ""
+        decided = f" ({attempt.decision}{following})" if attempt.decision else ""
+        what = f"Attempt {attempt.attempt} failed at {instant(attempt.finished_at)}: {attempt.error_class}{decided}"
+    else:
+        by = f" by {attempt.by}" if attempt.by else ""
+        reason = f": {attempt.reason}" if attempt.reason else ""
+        what = f"{attempt.kind.capitalize()} at {instant(attempt.finished_at)}{by}{reason}"
+    return printable(what)
+
+
+def _text(attempt: JobAttempt) -> str:
+    text = "\n".join(filter(None, (attempt.traceback.rstrip(), attempt.message.rstrip())))
+    return printable(bounded(text), lines=True)

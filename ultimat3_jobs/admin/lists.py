@@ -1,0 +1,107 @@
+"""Change lists whose rows come from the inspection: one bounded look for a page, and nothing is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import UUID
+
+from django.contrib import admin
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.views.main import ChangeList
+from django.core.paginator import Paginator
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+
+from ultimat3_jobs.inspection.lists import LAST
+
+if TYPE_CHECKING:
+    from ultimat3_jobs.inspection.lists import Page
+    from ultimat3_jobs.inspection.staged import StagedPage
+
+BEFORE = "before"
+"""The parameter that says where a page begins: after the last row of the page before it."""
+
+
+class BoundedChangeList(ChangeList):
+    """Shows one page, as the subclass finds it, and a link to the next."""
+
+    found: Page | StagedPage
+    older: str | None
+
+    def find(self, *, limit: int, before: UUID) -> tuple[Sequence[Model], Page | StagedPage]:
+        """Return the rows of the page, and what was found."""
+        raise NotImplementedError
+
+    def chosen(self, parameter: str) -> str:
+        """Return what the filter of this parameter is set to."""
+        return str(self.params.get(parameter, ""))
+
+    def get_filters_params(self, params: Any = None) -> Any:
+        lookups = super().get_filters_params(params)
+        lookups.pop(BEFORE, None)
+        return lookups
+
+    def get_query_string(self, new_params: Any = None, remove: Any = None) -> str:
+        # Another filter begins at its first page.
+        return super().get_query_string({BEFORE: None, **(new_params or {})}, remove)
+
+    def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
+        specs, has_filters, left_over, _, active = self.get_filters(request)
+        if left_over:
+            raise IncorrectLookupParameters(f"nothing is filtered by {', '.join(left_over)}")
+        self.filter_specs, self.has_filters, self.has_active_filters = specs, has_filters, active
+        self.clear_all_filters_qs = self.get_query_string(remove=self.get_filters_params())
+        return self.root_queryset.none()
+
+    def get_results(self, request: HttpRequest) -> None:
+        try:
+            before = UUID(self.params[BEFORE]) if BEFORE in self.params else LAST
+        except ValueError as error:
+            raise IncorrectLookupParameters(str(error)) from error
+        rows, self.found = self.find(limit=self.list_per_page, before=before)
+        self.older = None if self.found.before is None else self.get_query_string({BEFORE: str(self.found.before)})
+        self.result_list = list(rows)
+        self.result_count = len(rows)
+        self.full_result_count = self.result_count  # or the search box would offer to show all
+        self.show_full_result_count = False
+        self.show_admin_actions = bool(rows)
+        self.can_show_all = False
+        self.multi_page = False
+        self.paginator = Paginator(self.result_list, max(1, self.list_per_page))
+
+
+class ChoiceFilter(admin.SimpleListFilter):
+    """A filter that asks no table: the change list hands its value to the inspection."""
+
+    first: ClassVar[str] = "All"
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset
+
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        first, *others = super().choices(changelist)
+        yield {**first, "display": self.first}
+        yield from others
+
+
+class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Shows rows. Nothing is written by hand: a row edited past its fence can lose work or run it twice."""
+
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER  # a facet counts every row
+    list_per_page = 50
+    sortable_by: ClassVar[tuple[str, ...]] = ()
+    change_list_template = "admin/ultimat3_jobs/change_list.html"
+
+    class Media:
+        css: ClassVar[dict[str, tuple[str, ...]]] = {"all": ("ultimat3_jobs/admin.css",)}
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False

@@ -1,0 +1,136 @@
+"""Retrying and cancelling for people: one outcome for each id, each refusal with its reason and what can be done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+from uuid import UUID
+
+from ultimat3_jobs.aliases import queue_alias
+from ultimat3_jobs.drivers import get_driver
+from ultimat3_jobs.errors import JobsError, NotCancellable, NotRetryable, UnknownJob
+from ultimat3_jobs.inspection.staged import staged_rows
+from ultimat3_jobs.models import Job, OutboxEntry
+from ultimat3_jobs.outbox.repair import retry_set_aside
+from ultimat3_jobs.records import CancelVerdict, RetryVerdict
+
+BATCH = 500
+"""Rows that one transaction of a bulk repair moves."""
+MAX_REASON = 255
+"""Characters of a reason, as the history keeps it."""
+
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one id.
+
+    Attributes:
+        id: of the job or outbox row.
+        done: what was asked for has been done.
+        verdict: in one word, for programs.
+        error: where it was refused, why.
+    """
+
+    id: UUID
+    done: bool
+    verdict: str
+    error: JobsError | None = None
+
+
+def retry(ids: Sequence[UUID], *, by: str, reason: str) -> list[Outcome]:
+    """Start dead letters again, and hand outbox rows that were set aside to the relay again; one outcome for each id.
+
+    Args:
+        ids: of jobs or of outbox rows, mixed.
+        by: who asks; kept in the history.
+        reason: why; kept in the history.
+    """
+    verdicts = _in_batches(ids, lambda batch: get_driver().retry(batch, by=by, reason=reason))
+    missing = [one for one, verdict in zip(ids, verdicts, strict=True) if verdict is RetryVerdict.NOT_FOUND]
+    staged = staged_rows(missing)
+    again = list(dict.fromkeys(one for one in missing if one in staged))
+    handed_on = dict(zip(again, retry_set_aside(again, by=by, reason=reason), strict=True))
+    outcomes = []
+    for one, verdict in zip(ids, verdicts, strict=True):
+        if verdict is not RetryVerdict.NOT_FOUND:
+            outcomes.append(_retried(one, verdict))
+        elif one in staged:
+            outcomes.append(_handed_on(staged[one], handed_on[one]))
+        else:
+            outcomes.append(_missing(one))
+    return outcomes
+
+
+def cancel(ids: Sequence[UUID], *, by: str, reason: str) -> list[Outcome]:
+    """Cancel live jobs for good; one outcome for each id. The arguments are those of `retry`."""
+    verdicts = _in_batches(ids, lambda batch: get_driver().cancel(batch, by=by, reason=reason))
+    return [_cancelled(one, verdict) for one, verdict in zip(ids, verdicts, strict=True)]
+
+
+def _in_batches(ids: Sequence[UUID], move: Callable[[Sequence[UUID]], list[V]]) -> list[V]:
+    return [verdict for start in range(0, len(ids), BATCH) for verdict in move(ids[start : start + BATCH])]
+
+
+def _retried(job_id: UUID, verdict: RetryVerdict) -> Outcome:
+    if verdict is RetryVerdict.RETRIED:
+        return Outcome(job_id, True, verdict)
+    return Outcome(job_id, False, verdict, _not_retryable(job_id, verdict))
+
+
+def _not_retryable(job_id: UUID, verdict: RetryVerdict) -> JobsError:
+    again = f"python manage.py jobs retry {job_id}"
+    if verdict is RetryVerdict.SUPERSEDED:
+        return NotRetryable(
+            f"job {job_id} gave up its key when it died, and a newer dead letter of that key was retried instead",
+            fix=f"{again}  # once the newer one has ended",
+        )
+    if verdict is RetryVerdict.KEY_HELD:
+        return NotRetryable(
+            f"job {job_id} gave up its key when it died, and another job has taken it since",
+            fix=f"{again}  # once the job that holds the key has ended",
+        )
+    job = Job.objects.using(queue_alias()).only("name", "state").filter(pk=job_id).first()
+    if job is not None and verdict is RetryVerdict.NOT_RETRYABLE:
+        return NotRetryable(
+            f"job {job_id} is {job.state}; only dead and failed jobs can be retried",
+            fix=f"enqueue {job.name} again" if job.state in ("done", "cancelled") else f"{again}  # once it is dead",
+        )
+    return NotRetryable(f"job {job_id} was not retried: {verdict}", fix=f"python manage.py jobs show {job_id}")
+
+
+def _handed_on(entry: OutboxEntry, verdict: RetryVerdict) -> Outcome:
+    if verdict is RetryVerdict.RETRIED:
+        return Outcome(entry.id, True, verdict)
+    if entry.job_id is not None:
+        error = NotRetryable(
+            f"{entry.id} was staged and became the job {entry.job_id}; only that one can be retried",
+            fix=f"python manage.py jobs show {entry.job_id}",
+        )
+    else:
+        error = NotRetryable(
+            f"{entry.id} was staged and is not set aside: it waits for the relay",
+            fix=f"python manage.py jobs show {entry.id}",
+        )
+    return Outcome(entry.id, False, RetryVerdict.NOT_RETRYABLE, error)
+
+
+def _cancelled(job_id: UUID, verdict: CancelVerdict) -> Outcome:
+    if verdict is CancelVerdict.CANCELLED:
+        return Outcome(job_id, True, verdict)
+    job = Job.objects.using(queue_alias()).only("state").filter(pk=job_id).first()
+    if job is None:
+        return _missing(job_id)
+    error = NotCancellable(
+        f"job {job_id} is {job.state}; only jobs that have not ended can be cancelled",
+        fix=f"python manage.py jobs show {job_id}",
+    )
+    return Outcome(job_id, False, verdict, error)
+
+
+def _missing(job_id: UUID) -> Outcome:
+    error = UnknownJob(f"there is no job {job_id}", fix="copy an id from `python manage.py jobs ls`")
+    return Outcome(job_id, False, RetryVerdict.NOT_FOUND, error)

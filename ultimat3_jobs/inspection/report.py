@@ -1,0 +1,94 @@
+"""Jobs, stories and outcomes as plain JSON values: what `--json` prints. Fields are added, never changed."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from ultimat3_jobs.errors import JobsError
+from ultimat3_jobs.inspection.lists import Page
+from ultimat3_jobs.inspection.masking import masked
+from ultimat3_jobs.inspection.repair import Outcome
+from ultimat3_jobs.inspection.story import StagedStory, Story
+from ultimat3_jobs.models import Job, JobAttempt, OutboxEntry
+from ultimat3_jobs.states import LIVE, RETRYABLE
+
+VERSION = 1
+"""Of all reports. It grows where a field goes or means something else."""
+
+_JOB = (
+    "id", "name", "queue", "tenant_id", "idempotency_key", "state", "stop", "park_reason", "attempt", "max_attempts",
+    "run_at", "error_class", "error_place", "cause", "created_at", "finished_at",
+)  # fmt: skip
+_STORY = (
+    "run_id", "priority", "lapses", "claimed_by", "visible_at", "started_at", "key_until", "enqueued_by",
+    "cancel_requested_at", "cancel_requested_by", "cancel_reason", "last_error", "origin", "progress",
+)  # fmt: skip
+_ATTEMPT = (
+    "kind", "attempt", "worker", "release", "error_class", "message", "traceback", "rule", "decision", "by", "reason",
+    "started_at", "finished_at", "next_run_at",
+)  # fmt: skip
+_ENTRY = (
+    "id", "kind", "name", "queue", "tenant_id", "idempotency_key", "outcome", "job_id", "attempts", "error",
+    "enqueued_by", "staged_at", "published_at", "run_at",
+)  # fmt: skip
+
+
+def page(listed: Page) -> dict[str, Any]:
+    """A list of jobs."""
+    return {
+        "jobs": [job(one) for one in listed.jobs],
+        "before": _plain(listed.before),
+        "walked": listed.walked,
+    }
+
+
+def job(one: Job) -> dict[str, Any]:
+    """One job of a list, with the command that mends it."""
+    verb = "retry" if one.state in RETRYABLE else "cancel" if one.state in LIVE else None
+    mend = f"python manage.py jobs {verb} {one.id}" if verb else None
+    return {**_fields(one, _JOB), "command": mend}
+
+
+def story(told: Story | StagedStory) -> dict[str, Any]:
+    """All that is known of one job or outbox row, secrets masked."""
+    commands = [{"command": command, "does": does} for command, does in told.commands]
+    if isinstance(told, StagedStory):
+        entry = {**_fields(told.entry, _ENTRY), "input": masked(told.entry.input)}
+        return {"staged": entry, "why": told.why, "commands": commands}
+    return {
+        "job": {
+            **job(told.job),
+            **_fields(told.job, _STORY),
+            "input": masked(told.job.input),
+            "result": masked(told.job.result),
+        },
+        "why": told.why,
+        "holder": _plain(told.holder),
+        "attempts": [_fields(attempt, _ATTEMPT) for attempt in told.attempts],
+        "more_attempts": told.more_attempts,
+        "commands": commands,
+    }
+
+
+def outcome(one: Outcome) -> dict[str, Any]:
+    """What became of one id."""
+    return {"id": str(one.id), "done": one.done, "verdict": str(one.verdict), "error": one.error and error(one.error)}
+
+
+def error(raised: JobsError) -> dict[str, Any]:
+    """An error with what mends it."""
+    return {"code": raised.code, "cause": raised.cause, "fix": raised.fix, "docs": raised.docs}
+
+
+def _fields(row: Job | JobAttempt | OutboxEntry, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: _plain(getattr(row, name)) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value

@@ -1,0 +1,240 @@
+"""One job, or one row of the outbox, as it is told to people: what it is, why it is so, and what mends it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from ultimat3_jobs import registry
+from ultimat3_jobs.aliases import queue_alias
+from ultimat3_jobs.drivers.database.rows import encode, parse_instant, uuid
+from ultimat3_jobs.inspection.staged import staged_rows
+from ultimat3_jobs.models import Job, JobAttempt, OutboxEntry
+from ultimat3_jobs.sql import run
+from ultimat3_jobs.states import LIVE, RETRYABLE, State, Stop
+
+MAX_ATTEMPTS_SHOWN = 50
+MAX_LINE = 300
+
+_STOPS = {
+    Stop.TERMINAL: "its error says that another attempt cannot help",
+    Stop.EXHAUSTED: "its attempts are used up",
+    Stop.TIMEOUT: "it took longer than it may",
+    Stop.WORKER_LOST: "its worker was lost on the last attempt",
+    Stop.CANCELLED: "it was cancelled",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """One job as it is told.
+
+    Attributes:
+        job: its row.
+        why: what keeps it from running or made it end, in a sentence or two.
+        attempts: failures, retries and cancels, the newest first, bounded.
+        more_attempts: there are older ones.
+        holder: the job that has taken its key since it died, if there is one.
+        commands: the command line that mends it, with what each line does; the most likely one first.
+    """
+
+    job: Job
+    why: str
+    attempts: list[JobAttempt]
+    more_attempts: bool
+    holder: UUID | None
+    commands: list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class StagedStory:
+    """One row of the outbox as it is told; the attributes are those of `Story`."""
+
+    entry: OutboxEntry
+    why: str
+    commands: list[tuple[str, str]]
+
+
+def clock() -> datetime:
+    """Return the time of the queue's database, by which everything is due."""
+    ((text,),) = run(queue_alias(), "clock", {})
+    return parse_instant(text)
+
+
+def tell(job_id: UUID) -> Story | StagedStory | None:
+    """Return the story of a job, else of the outbox row of this id, else None."""
+    alias = queue_alias()
+    job = Job.objects.using(alias).filter(pk=job_id).first()
+    if job is None:
+        entry = staged_rows([job_id]).get(job_id)
+        return None if entry is None else tell_staged(entry)
+    history = JobAttempt.objects.using(alias).filter(job_id=job_id).order_by("-id")
+    attempts = list(history[: MAX_ATTEMPTS_SHOWN + 1])
+    holder = _holder(job) if job.state in RETRYABLE else None
+    return Story(
+        job=job,
+        why=_why(job, holder, clock()),
+        attempts=attempts[:MAX_ATTEMPTS_SHOWN],
+        more_attempts=len(attempts) > MAX_ATTEMPTS_SHOWN,
+        holder=holder,
+        commands=_commands(job, holder),
+    )
+
+
+def tell_staged(entry: OutboxEntry) -> StagedStory:
+    """Return the story of an outbox row."""
+    commands = []
+    if entry.outcome is None:
+        why = "It is committed and waits for the relay, which runs in every worker and in `jobs_relay`."
+        commands.append(("python manage.py jobs_relay", "relays without running jobs, until it is stopped"))
+    elif entry.outcome == OutboxEntry.Outcome.PUBLISHED:
+        why = f"It became the job {entry.job_id}{_gone(entry.job_id)}."
+    elif entry.outcome == OutboxEntry.Outcome.DEDUPED:
+        why = f"The job {entry.job_id} had its key already, and stands for it{_gone(entry.job_id)}."
+    elif entry.outcome == OutboxEntry.Outcome.SET_ASIDE:
+        why = f"It could not be published and was set aside: {entry.error.strip() or 'no reason was kept'}"
+        commands.append((f"python manage.py jobs retry {entry.id}", "hands it to the relay again"))
+    else:
+        why = f"Its outcome is {entry.outcome!r}, which this build does not know."
+    if entry.job_id:
+        commands.append((f"python manage.py jobs show {entry.job_id}", "tells what became of the job"))
+    return StagedStory(entry, why, commands)
+
+
+def overview(job: Job) -> str:
+    """Return in a few words why a job stands where it does, from a row of a list."""
+    if job.state in RETRYABLE:
+        return f"{job.error_class or 'no error was kept'} ({job.stop or 'no reason was kept'})"
+    if job.state == State.SUSPENDED:
+        return job.park_reason
+    if job.state == State.DELAYED:
+        return f"due {instant(job.run_at)}"
+    return ""
+
+
+def instant(moment: datetime | None) -> str:
+    """Return an instant as people read it: UTC, to the second."""
+    return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def error_line(job: Job) -> str:
+    """Return the class and message of a job's last error in one bounded line."""
+    text = job.last_error.rpartition("\nverdict:")[0] or job.last_error
+    lines = text.strip().splitlines()
+    line = lines[-1].strip() if lines else ""
+    if job.error_class and not line.startswith(job.error_class):
+        line = f"{job.error_class}: {line}" if line else job.error_class
+    return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 1]}…"
+
+
+def _why(job: Job, holder: UUID | None, now: datetime) -> str:
+    told = f"Its state is {job.state!r}, which this build does not know: another release wrote it. It is left alone."
+    match job.state:
+        case State.DEAD | State.FAILED:
+            told = _why_dead(job, holder)
+        case State.READY:
+            told = _why_ready(job)
+        case State.DELAYED:
+            told = _why_delayed(job, now)
+        case State.RUNNING:
+            told = _why_running(job, now)
+        case State.SUSPENDED:
+            reason = job.park_reason or "no reason was kept"
+            told = f"It is parked: {reason}. It is looked at again at {instant(job.run_at)}."
+        case State.DONE:
+            told = f"It ended well at {instant(job.finished_at)}, on attempt {job.attempt}."
+        case State.CANCELLED:
+            told = _why_cancelled(job)
+    return told
+
+
+def _why_dead(job: Job, holder: UUID | None) -> str:
+    what = "It is a dead letter" if job.state == State.DEAD else "It failed, and its policy keeps no dead letter"
+    told = f"{what}: {_stop(job)}, after attempt {job.attempt} of {job.max_attempts}, at {instant(job.finished_at)}."
+    if error := error_line(job):
+        told += f" The error was {error}"
+        told += f", in {job.error_place}." if job.error_place else "."
+    if holder is not None:
+        told += f" The job {holder} has taken its key since: this one can be retried once that one has ended."
+    return told
+
+
+def _why_ready(job: Job) -> str:
+    told = f"It is due since {instant(job.run_at)} and waits for a worker that serves the queue {job.queue!r}."
+    if job.lapses:
+        told += f" Workers that ran it were lost {job.lapses} times."
+    if registry.find(job.name) is None:
+        told += f" No code here declares {job.name!r}: a worker of this release will park it."
+    return told
+
+
+def _why_delayed(job: Job, now: datetime) -> str:
+    if job.attempt:
+        told = f"Attempt {job.attempt} of {job.max_attempts} failed ({job.error_class or 'no error was kept'})"
+        told += f"; the next one is due at {instant(job.run_at)}"
+    else:
+        told = f"It was asked for later: it is due at {instant(job.run_at)}"
+    return f"{told}{', when a worker next looks' if job.run_at <= now else f', in {_span(job.run_at - now)}'}."
+
+
+def _why_running(job: Job, now: datetime) -> str:
+    told = f"Worker {job.claimed_by} runs attempt {job.attempt} of {job.max_attempts} since {instant(job.started_at)}."
+    if job.visible_at and job.visible_at <= now:
+        told += f" Its lease lapsed at {instant(job.visible_at)}: the worker is silent, and another will take the job."
+    elif job.visible_at:
+        told += f" Its lease holds until {instant(job.visible_at)} and is renewed."
+    if job.cancel_requested_at:
+        told += f" It was asked to stop at {instant(job.cancel_requested_at)}{_by(job.cancel_requested_by)}."
+    return told
+
+
+def _why_cancelled(job: Job) -> str:
+    at = instant(job.cancel_requested_at or job.finished_at)
+    return f"It was cancelled at {at}{_by(job.cancel_requested_by)}: {job.cancel_reason or 'no reason was given'}."
+
+
+def _by(who: str) -> str:
+    return f" by {who}" if who else ""
+
+
+def _stop(job: Job) -> str:
+    return _STOPS.get(job.stop, job.stop or "no reason was kept")  # type: ignore[call-overload, no-any-return]
+
+
+def _span(length: timedelta) -> str:
+    seconds = int(length.total_seconds())
+    for unit, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * unit:
+            return f"{seconds // unit} {name}"
+    return f"{seconds} s"
+
+
+def _commands(job: Job, holder: UUID | None) -> list[tuple[str, str]]:
+    if job.state in LIVE:
+        return [(f"python manage.py jobs cancel {job.id}", "stops it for good")]
+    if job.state not in RETRYABLE:
+        return []
+    commands = [(f"python manage.py jobs retry {job.id}", "starts it again, its attempts anew")]
+    if holder is not None:
+        commands.insert(0, (f"python manage.py jobs show {holder}", "tells about the job that has its key"))
+    elif job.cause:
+        alike = f"python manage.py jobs retry --cause {job.cause}"
+        commands.append((alike, "lists those that failed alike; with --write they are retried"))
+    return commands
+
+
+def _holder(job: Job) -> UUID | None:
+    key = {"position": 0, "name": job.name, "tenant_id": job.tenant_id, "idempotency_key": job.idempotency_key}
+    for _position, holder, _run_id, _fingerprint, _attempt, _finished, expired in run(
+        queue_alias(), "holders", {"rows": encode([key])}
+    ):
+        if not expired:
+            return uuid(holder)
+    return None
+
+
+def _gone(job_id: UUID | None) -> str:
+    if job_id is None or Job.objects.using(queue_alias()).filter(pk=job_id).exists():
+        return ""
+    return ", which has been deleted since"

@@ -1,0 +1,163 @@
+"""Jobs, stories and lists as text for a terminal: no colours, and nothing from a row that a terminal would obey."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ultimat3_jobs.inspection.lists import Page
+from ultimat3_jobs.inspection.masking import bounded, printable, shown
+from ultimat3_jobs.inspection.story import StagedStory, Story, instant, overview
+from ultimat3_jobs.models import Job, JobAttempt
+from ultimat3_jobs.states import RETRYABLE
+
+MAX_CELL = 60
+
+
+def safe(text: str) -> str:
+    """Return text of several lines as a terminal may be given it."""
+    return printable(text, lines=True)
+
+
+def page(listed: Page) -> str:
+    """A list: one line for each job, and under a dead letter the command that retries it."""
+    lines = _table(
+        [("ID", "STATE", "ATTEMPT", "NAME", "QUEUE", "TENANT", "KEY", "WHY"), *map(_cells, listed.jobs)],
+        [""] + [f"    python manage.py jobs retry {job.id}" if job.state in RETRYABLE else "" for job in listed.jobs],
+    )
+    if not listed.jobs:
+        lines = ["no job was found"]
+    return "\n".join([*lines, *filter(None, [rest(listed)])])
+
+
+def rest(listed: Page) -> str:
+    """How to go on where a list is not the whole of it, or nothing."""
+    if listed.before is None:
+        return ""
+    if listed.walked is not None:
+        return f"Only the newest {listed.walked} candidates were looked at; to look further: --before {listed.before}"
+    return f"There are more: --before {listed.before}"
+
+
+def story(told: Story | StagedStory) -> str:
+    """All about one job or one outbox row."""
+    return "\n".join(_staged(told) if isinstance(told, StagedStory) else _job(told))
+
+
+def _job(told: Story) -> Iterator[str]:
+    job = told.job
+    yield f"{job.id}  {printable(job.name)}  {printable(job.state)}"
+    yield ""
+    yield printable(told.why)
+    yield from _mending(told.commands)
+    yield ""
+    yield from _facts(
+        {
+            "queue": job.queue,
+            "tenant": "(none)" if job.tenant_id is None else job.tenant_id,
+            "key": job.idempotency_key,
+            "attempt": f"{job.attempt} of {job.max_attempts}",
+            "stop": job.stop,
+            "cause": job.cause,
+            "due": instant(job.run_at),
+            "created": instant(job.created_at),
+            "started": instant(job.started_at),
+            "finished": instant(job.finished_at),
+            "worker": job.claimed_by,
+            "enqueued by": job.enqueued_by,
+        }
+    )
+    yield from _block("input", shown(job.input))
+    if job.result is not None:
+        yield from _block("result", shown(job.result))
+    if job.last_error and not any(attempt.kind == "failure" for attempt in told.attempts):
+        yield from _block("last error", bounded(job.last_error))
+    for attempt in told.attempts:
+        yield from _attempt(attempt)
+    if told.more_attempts:
+        yield f"... older attempts are left out; the newest {len(told.attempts)} are shown"
+
+
+def _staged(told: StagedStory) -> Iterator[str]:
+    entry = told.entry
+    outcome = entry.outcome or "waiting"
+    yield f"{entry.id}  {printable(entry.name)}  staged {printable(entry.kind)}: {printable(outcome)}"
+    yield ""
+    yield safe(told.why)
+    yield from _mending(told.commands)
+    yield ""
+    yield from _facts(
+        {
+            "queue": entry.queue,
+            "tenant": "(none)" if entry.tenant_id is None else entry.tenant_id,
+            "key": entry.idempotency_key,
+            "staged": instant(entry.staged_at),
+            "published": instant(entry.published_at),
+            "enqueued by": entry.enqueued_by,
+        }
+    )
+    yield from _block("input", shown(entry.input))
+
+
+def _attempt(attempt: JobAttempt) -> Iterator[str]:
+    yield ""
+    if attempt.kind != "failure":
+        by = f" by {printable(attempt.by)}" if attempt.by else ""
+        reason = f": {printable(attempt.reason)}" if attempt.reason else ""
+        yield f"{printable(attempt.kind)} at {instant(attempt.finished_at)}{by}{reason}"
+        return
+    following = f", next due {instant(attempt.next_run_at)}" if attempt.next_run_at else ""
+    yield (
+        f"attempt {attempt.attempt} failed at {instant(attempt.finished_at)}: {printable(attempt.error_class)}"
+        f" ({printable(attempt.decision)}{following})"
+    )
+    yield from _indented(bounded("\n".join(filter(None, (attempt.traceback.rstrip(), attempt.message.rstrip())))))
+
+
+def _cells(job: Job) -> tuple[str, ...]:
+    cells = (
+        job.state,
+        f"{job.attempt}/{job.max_attempts}",
+        job.name,
+        job.queue,
+        "-" if job.tenant_id is None else job.tenant_id,
+        job.idempotency_key,
+        overview(job),
+    )
+    return (str(job.id), *map(_cell, cells))
+
+
+def _cell(text: str) -> str:
+    text = printable(text)
+    return text if len(text) <= MAX_CELL else f"{text[: MAX_CELL - 1]}…"
+
+
+def _table(rows: Iterable[tuple[str, ...]], below: Iterable[str]) -> list[str]:
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row, under in zip(rows, below, strict=True):
+        lines.append("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        lines.extend(filter(None, [under]))
+    return lines
+
+
+def _mending(commands: list[tuple[str, str]]) -> Iterator[str]:
+    for command, does in commands:
+        yield f"    {printable(command)}  # {does}"
+
+
+def _facts(facts: dict[str, str]) -> Iterator[str]:
+    for name, value in facts.items():
+        if value:
+            yield f"{name + ':':<13}{printable(value)}"
+
+
+def _block(title: str, text: str) -> Iterator[str]:
+    yield f"{title}:"
+    yield from _indented(text)
+
+
+def _indented(text: str) -> Iterator[str]:
+    # Only these two break lines: others that do are escaped.
+    for line in text.split("\n"):
+        yield f"    {printable(line.expandtabs())}".rstrip()

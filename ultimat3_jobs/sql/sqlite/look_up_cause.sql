@@ -1,0 +1,6 @@
+-- Lists the :limit newest jobs that ended after a failure of one cause, with ids before :before, for people.
+SELECT j.id, j.state, j.queue, j.name, j.tenant_id, j.idempotency_key, j.cause, j.error_class
+FROM x_jobs AS j
+WHERE j.finished_at IS NOT NULL AND j.cause > '' AND j.cause = :cause AND j.id < :before
+ORDER BY j.id DESC
+LIMIT :limit;
