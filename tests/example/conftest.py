@@ -112,11 +112,11 @@ def wait_until_ended(pid: int) -> None:
 
 @pytest.fixture
 def fresh_database(
-    tmp_path: Path, django_db_blocker: DjangoDbBlocker
+    tmp_path: Path, django_db_blocker: DjangoDbBlocker, vendor: str
 ) -> Iterator[tuple[str, Callable[[], BaseDatabaseWrapper]]]:
     """Make an empty database; yield its URL, and what opens a connection to it."""
     opened: list[BaseDatabaseWrapper] = []
-    name = str(tmp_path / "fresh.sqlite3") if connection.vendor == "sqlite" else f"demo_{uuid4().hex}"
+    name = str(tmp_path / "fresh.sqlite3") if vendor == "sqlite" else f"demo_{uuid4().hex}"
 
     def connect() -> BaseDatabaseWrapper:
         opened.append(connection.copy())
@@ -124,7 +124,7 @@ def fresh_database(
         return opened[-1]
 
     with django_db_blocker.unblock():
-        if connection.vendor == "sqlite":
+        if vendor == "sqlite":
             yield f"sqlite:///{quote(name)}", connect
         else:
             with connection._nodb_cursor() as cursor:
