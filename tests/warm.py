@@ -244,6 +244,7 @@ def _become(request: Mapping[str, Any], output: int, lifeline: int) -> None:
     os.environ.update(request["environment"])
     os.environ["TEST_LIFELINE"] = str(lifeline)
     time.tzset()
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
     further = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:1] = [request["folder"], *(path for path in further if path and path not in sys.path)]
     sys.argv[1:] = request["arguments"]
