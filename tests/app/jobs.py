@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from tests.app.working_jobs import dying, once, waiting
+from tests.chaos.jobs import atomic, doomed, flaky, plain
 
-__all__ = ["dying", "once", "waiting"]
+__all__ = ["atomic", "doomed", "dying", "flaky", "once", "plain", "waiting"]
