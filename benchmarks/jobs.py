@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import time
-from typing import Any
 
 from benchmarks.models import Line
-from ultimat3_jobs import NO_TENANT, Job, Run, job
+from ultimat3_jobs import NO_TENANT, Run, job
 
 
 @job(idempotency_key="{number}", tenant=NO_TENANT)
@@ -30,17 +28,7 @@ def clocked(run: Run, number: int, file: str) -> None:
         print(number, now, os.getpid(), file=opened)
 
 
-_ATOMIC: dict[str, Any] = {"atomic": True}
-
-
-def _declare_atomic() -> Job[..., Any] | None:
-    if "atomic" not in inspect.signature(job).parameters:
-        return None
-
-    def atomic_write(run: Run, number: int) -> None:
-        Line.objects.create(number=number)
-
-    return job(idempotency_key="{number}", tenant=NO_TENANT, **_ATOMIC)(atomic_write)
-
-
-atomic_write = _declare_atomic()
+@job(idempotency_key="{number}", tenant=NO_TENANT, atomic=True)
+def atomic_write(run: Run, number: int) -> None:
+    """Write one row in the transaction that ends the job."""
+    Line.objects.create(number=number)

@@ -28,7 +28,7 @@ def measure(names: Sequence[str], *, tiny: bool) -> dict[str, Any]:
         "raw-update-pair": ("pairs/s", measurements.raw_update),
         "drain-nothing": ("jobs/s", drain(jobs.nothing)),
         "drain-one-write": ("jobs/s", drain(jobs.one_write)),
-        **({"drain-atomic-write": ("jobs/s", drain(jobs.atomic_write))} if jobs.atomic_write else {}),
+        "drain-atomic-write": ("jobs/s", drain(jobs.atomic_write)),
         "pick-up-outside": ("ms", pick_up(staged=False)),
         "pick-up-staged": ("ms", pick_up(staged=True)),
     }

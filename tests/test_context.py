@@ -20,6 +20,7 @@ JOB = ClaimedJob(
     tenant_id="acme",
     attempt=2,
     max_attempts=5,
+    lapses=0,
     parks=0,
     enqueued_by="auth.user:7",
     traceparent="",

@@ -34,6 +34,8 @@ class JobDefinition:
     while_running: WhileRunning
     on_key_reuse: OnKeyReuse
     aliases: tuple[str, ...]
+    atomic: bool
+    """Whether body and ack share one transaction."""
 
     def describe(self) -> dict[str, object]:
         """Return the declaration as plain JSON values; it holds no key and no input."""
@@ -50,4 +52,5 @@ class JobDefinition:
             "dedupe_for": None if self.dedupe_for is None else format_duration(self.dedupe_for),
             "while_running": self.while_running,
             "on_key_reuse": self.on_key_reuse,
+            "atomic": self.atomic,
         }

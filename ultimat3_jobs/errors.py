@@ -99,6 +99,12 @@ class NotCallable(JobsError, TypeError):
     code = "X_JOB_NOT_CALLABLE"
 
 
+class LeaseLost(JobsError):
+    """A run that ended no longer owned its job; what its transaction held was rolled back."""
+
+    code = "X_JOB_LEASE_LOST"
+
+
 class NotRetryable(JobsError):
     """A row cannot be started again from the state it is in."""
 

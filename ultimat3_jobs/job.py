@@ -167,6 +167,7 @@ def job(
     dedupe_for: Duration | None = None,
     while_running: WhileRunning = "join",
     on_key_reuse: OnKeyReuse = "error",
+    atomic: bool = False,
 ) -> Callable[[Callable[Concatenate[Run, P], R]], Job[P, R]]:
     """Declare a job. The body's first parameter is `run`; the others, with their type hints, are its input.
 
@@ -182,6 +183,8 @@ def job(
         dedupe_for: for how long after the enqueue a done job goes on holding its key.
         while_running: what an enqueue does that meets a job which has begun: "join" it, or ask for it "again".
         on_key_reuse: what an enqueue does whose key is held with another input: an "error", or "warn" and join.
+        atomic: run the body and its ack in one transaction on the queue's database: what the body writes there
+            happens exactly once. The transaction is open for as long as the body works.
 
     Raises:
         IdempotencyRequired, TenantRequired: where one of the two is left out.
@@ -220,6 +223,7 @@ def job(
             while_running=checked.one_of("while_running", while_running, ("join", "again")),
             on_key_reuse=checked.one_of("on_key_reuse", on_key_reuse, ("error", "warn")),
             aliases=checked.check_aliases(aliases),
+            atomic=checked.check_atomic(atomic),
         )
         registry.register(definition)
         return Job(definition, EnqueueOptions())

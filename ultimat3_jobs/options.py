@@ -110,6 +110,13 @@ def check_retry(retry: object) -> Retry:
     return retry
 
 
+def check_atomic(atomic: object) -> bool:
+    """Return whether body and ack share a transaction, checked."""
+    if not isinstance(atomic, bool):
+        raise DeclarationInvalid(f"atomic={atomic!r} is neither True nor False", fix="atomic=True")
+    return atomic
+
+
 def check_dedupe_for(value: Duration | None) -> timedelta | None:
     """Return for how long a done job holds its key, checked: more than nothing."""
     if value is None:

@@ -81,6 +81,7 @@ class ClaimedJob(msgspec.Struct, frozen=True, kw_only=True):
     tenant_id: str | None
     attempt: int  # this one included
     max_attempts: int
+    lapses: int  # times in a row that its worker went silent
     parks: int  # times it was parked because no running code knew its name
     enqueued_by: str
     traceparent: str
@@ -156,6 +157,14 @@ class Lapse(msgspec.Struct, frozen=True):
 
     id: UUID
     visible_at: str  # when the lease ended, as the queue writes it
+
+
+class LapseKind(StrEnum):
+    """What a sweep makes of a lapsed job."""
+
+    AGAIN = "again"  # the attempt counts, and another follows
+    UNBEGUN = "unbegun"  # it was the last attempt, and its body had not begun: given back
+    LOST = "lost"  # it was the last attempt: dead
 
 
 class Swept(msgspec.Struct, frozen=True):

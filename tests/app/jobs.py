@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.app.working_jobs import dying, once, waiting
+from tests.app.working_jobs import atomically, dying, once, waiting
 from tests.chaos.jobs import atomic, doomed, flaky, plain
 
-__all__ = ["atomic", "doomed", "dying", "flaky", "once", "plain", "waiting"]
+__all__ = ["atomic", "atomically", "doomed", "dying", "flaky", "once", "plain", "waiting"]

@@ -38,6 +38,13 @@ def waiting(run: Run, label: str, obedient: bool = False) -> str:
     return "worked"
 
 
+@job(idempotency_key="{label}", tenant=NO_TENANT, retry=AT_ONCE, atomic=True)
+def atomically(run: Run, label: str) -> str:
+    """Leave one effect, which commits with the ack."""
+    Effect.objects.create(label=label, attempt=run.attempt, pid=os.getpid(), detail="atomic")
+    return "worked"
+
+
 @job(idempotency_key="{label}", tenant=NO_TENANT, retry=AT_ONCE)
 def dying(run: Run, label: str) -> None:
     """Start, and take the process along."""

@@ -11,7 +11,7 @@ import mmap
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -64,9 +64,11 @@ def mark_worker() -> None:
     from ultimat3_jobs.drivers.database.driver import DatabaseDriver
     from ultimat3_jobs.outbox import relay
     from ultimat3_jobs.worker import loop
+    from ultimat3_jobs.worker.atomic import AtomicEnding
 
     for name in ("ack", "nack"):
         setattr(DatabaseDriver, name, _within("settle", getattr(DatabaseDriver, name)))
+    AtomicEnding.transaction = _until_the_commit(AtomicEnding.transaction)
     moving = threading.local()
     enqueue, relay_once = DatabaseDriver.enqueue, relay.relay_once
 
@@ -96,5 +98,21 @@ def _within(section: str, call: Callable[..., Any]) -> Callable[..., Any]:
     def marked(*arguments: Any, **options: Any) -> Any:
         with MARKS.inside(section):
             return call(*arguments, **options)
+
+    return marked
+
+
+def _until_the_commit(transaction: Callable[..., Any]) -> Callable[..., Any]:
+    """An atomic body's job is settled from its fence until the commit of its transaction."""
+
+    @contextmanager
+    def marked(ending: Any) -> Iterator[Callable[[str | None], None]]:
+        with ExitStack() as settling, transaction(ending) as finish:
+
+            def marked_finish(result: str | None) -> None:
+                settling.enter_context(MARKS.inside("settle"))
+                finish(result)
+
+            yield marked_finish
 
     return marked

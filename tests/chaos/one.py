@@ -36,8 +36,8 @@ def run(options: Namespace) -> int:
         storm = Storm(processes, folder, options.workers, options.seed)
         callers.start()
         storm.rage(options.seconds)
+        storm.calm()  # first: a stopped worker may hold what the callers wait for
         callers.stop()
-        storm.calm()
         until = time.monotonic() + CALMS_DOWN
         while pending() and time.monotonic() < until:
             time.sleep(0.1)

@@ -35,3 +35,4 @@ class JobFactory(factory.django.DjangoModelFactory[Job]):
     claim_token = factory.LazyFunction(uuid4)
     created_at = LONG_AGO
     updated_at = LONG_AGO
+    started_at = LONG_AGO

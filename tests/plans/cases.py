@@ -62,7 +62,8 @@ def cases() -> list[Case]:
     held = [row_key("ready", n) for n in range(1, KEYS + 1)]
     kept = [row_key("done", 100 * n) for n in range(1, KEPT + 1)]
     free = [row_key("done", 100 * n + 1) for n in range(KEPT)]
-    sweep = {"limit": 500, "seen": None, "lapsed_text": "", "lost_text": "", "error_class": "", "cause": ""}
+    texts = dict.fromkeys(("lapsed_text", "unbegun_text", "lost_text", "error_class", "cause"), "")
+    sweep = {"limit": 500, "seen": None, "most_lapses": 20, **texts}
     id_and_key = frozenset({"x_jobs_pkey", "x_jobs_key"})
     return [
         *_claims(),
@@ -85,6 +86,7 @@ def cases() -> list[Case]:
         Case("ack", "ack", {"rows": rows.encode(rows.ack_row(Ack(c)) for c in runs), "with_rerun": False}, RUNS, ID),
         Case("nack", "nack", {"rows": rows.encode(map(rows.nack_row, nacks)), "with_rerun": True}, RUNS, ID),
         Case("heartbeat", "heartbeat", {"rows": rows.encode(map(rows.claim_row, runs)), "lease": 30.0}, RUNS, ID),
+        Case("begin", "begin", {"rows": rows.encode(map(rows.claim_row, runs))}, RUNS, ID),
         Case("held", "held", {"rows": rows.encode(map(rows.claim_row, runs))}, RUNS, ID),
         Case("settled", "settled", {"rows": rows.encode(map(rows.claim_row, done))}, RUNS, ID),
         Case("retry", "retry", {"id": dead[0]}, 1, id_and_key),
@@ -109,6 +111,7 @@ def _claims() -> Iterable[Case]:
             "lease": 30.0,
             "only": rows.encode_names(only),
             "excluded": rows.encode_names(excluded),
+            "lapsed": 1,
         }
         found = limit if found < 0 else found
         return Case(f"claim {name}", "claim", parameters, found, ID | {"x_jobs_ready"}, ONE_A_QUEUE)

@@ -32,7 +32,7 @@ SELECTIONS = pytest.mark.parametrize(
 
 def claim(only: Sequence[str], excluded: Sequence[str]) -> set[UUID]:
     """Claim on this thread's connection to the backlog."""
-    parameters = {"worker": "w", "limit": LIMIT, "lease": 30.0}
+    parameters = {"worker": "w", "limit": LIMIT, "lease": 30.0, "lapsed": 1}
     queues = {"only": rows.encode_names(only), "excluded": rows.encode_names(excluded)}
     return {rows.uuid(row[0]) for row in run(ALIAS, "claim", parameters | queues)}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import OperationalError, transaction
@@ -11,7 +11,7 @@ from tests.working import age, declare, row, run_due, states
 from ultimat3_jobs import Retry, Run
 from ultimat3_jobs.drivers.database.driver import DatabaseDriver
 from ultimat3_jobs.models import OutboxEntry
-from ultimat3_jobs.records import ClaimedJob, QueueSelection
+from ultimat3_jobs.records import ClaimedJob
 from ultimat3_jobs.worker import loop
 from ultimat3_jobs.worker.drain import Ending
 
@@ -62,8 +62,8 @@ class Promoting(DatabaseDriver):
 
     promoted = 0
 
-    def claim(self, *, worker: str, limit: int, lease: timedelta, queues: QueueSelection) -> list[ClaimedJob]:
-        jobs = super().claim(worker=worker, limit=limit, lease=lease, queues=queues)
+    def claim(self, **asked: Any) -> list[ClaimedJob]:
+        jobs = super().claim(**asked)
         if not jobs and not self.promoted:
             age(7_200, "run_at")
             self.promoted = super().promote(limit=10)

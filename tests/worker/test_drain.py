@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from tests.processes import wait_for
 from tests.working import Failing, history, row, states, working
 from ultimat3_jobs import NO_TENANT, EnqueueResult, Job, Retry, Run, job
 from ultimat3_jobs.drivers.database.driver import DatabaseDriver
-from ultimat3_jobs.records import Ack, ClaimedJob, Nack, QueueSelection
+from ultimat3_jobs.records import Ack, ClaimedJob, Nack
 from ultimat3_jobs.worker import drain, loop
 from ultimat3_jobs.worker.drain import Ending
 
@@ -251,8 +250,8 @@ class Round(DatabaseDriver):
         self.claimed = threading.Event()
         self.go = threading.Event()
 
-    def claim(self, *, worker: str, limit: int, lease: timedelta, queues: QueueSelection) -> list[ClaimedJob]:
-        jobs = super().claim(worker=worker, limit=limit, lease=lease, queues=queues)
+    def claim(self, **asked: Any) -> list[ClaimedJob]:
+        jobs = super().claim(**asked)
         if jobs:
             self.claimed.set()
             assert self.go.wait(30)

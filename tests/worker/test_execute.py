@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, NoReturn
 from uuid import UUID, uuid4
 
 import msgspec
@@ -36,6 +36,7 @@ def claimed(**changes: Any) -> ClaimedJob:
         "tenant_id": None,
         "attempt": 1,
         "max_attempts": 3,
+        "lapses": 0,
         "parks": 0,
         "enqueued_by": "",
         "traceparent": "",
@@ -51,7 +52,12 @@ def declare(body: Callable[..., Any], **options: Any) -> None:
 def executed(**changes: Any) -> Outcome:
     """Run an attempt."""
     one = claimed(**changes)
-    return execute(one, Run(one))
+    return execute(one, Run(one), transaction=no_transaction)
+
+
+def no_transaction() -> NoReturn:
+    """Open the transaction of an atomic job: none of these is one."""
+    raise AssertionError("a plain job asked for the transaction of an atomic one")
 
 
 def test_what_a_body_returns_is_stored_as_json() -> None:

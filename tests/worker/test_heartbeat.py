@@ -42,7 +42,7 @@ def claimed(count: int, *, lease: timedelta = LEASE) -> tuple[Inflight, list[Act
     def beat(run: Run, n: int) -> None: ...
 
     beat.enqueue_many([{"n": n} for n in range(count)])
-    runs = claim(get_driver(), worker="w1", free=count, lease=lease, queues=QueueSelection())
+    runs = claim(get_driver(), worker="w1", free=count, lease=lease, queues=QueueSelection(), lapsed=1)
     assert len(runs) == count
     inflight = Inflight()
     for one in runs:
@@ -109,7 +109,7 @@ def test_a_run_whose_job_was_claimed_again_renews_nothing(caplog: pytest.LogCapt
     inflight, (old,) = claimed(1)
     age(60, "visible_at")
     get_driver().sweep(limit=10)
-    (again,) = claim(get_driver(), worker="w2", free=1, lease=LEASE, queues=QueueSelection())
+    (again,) = claim(get_driver(), worker="w2", free=1, lease=LEASE, queues=QueueSelection(), lapsed=1)
     before = lease_end(again)
 
     beating(inflight).beat()

@@ -207,7 +207,8 @@ def test_a_job_that_lapsed_on_its_last_attempt_is_dead_with_the_reason(attempts:
     def fatal(run: Run) -> None: ...
 
     queued = fatal.enqueue()
-    claimed(1)
+    (one,) = claimed(1)
+    assert get_driver().begin([one.claim]) == [True]
     age(31, "visible_at")
 
     keeping(Bell()).tidy()

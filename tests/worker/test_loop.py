@@ -128,8 +128,8 @@ class Looked(DatabaseDriver):
     def __init__(self) -> None:
         self.found_nothing = threading.Event()
 
-    def claim(self, *, worker: str, limit: int, lease: timedelta, queues: QueueSelection) -> list[ClaimedJob]:
-        jobs = super().claim(worker=worker, limit=limit, lease=lease, queues=queues)
+    def claim(self, **asked: Any) -> list[ClaimedJob]:
+        jobs = super().claim(**asked)
         self.found_nothing.set()
         return jobs
 
@@ -169,11 +169,11 @@ class Unlucky(DatabaseDriver):
 
     left = 2
 
-    def claim(self, *, worker: str, limit: int, lease: timedelta, queues: QueueSelection) -> list[ClaimedJob]:
+    def claim(self, **asked: Any) -> list[ClaimedJob]:
         if self.left:
             self.left -= 1
             raise OperationalError("the connection is gone")
-        return super().claim(worker=worker, limit=limit, lease=lease, queues=queues)
+        return super().claim(**asked)
 
 
 @pytest.mark.parametrize("burst", [True, False])
@@ -201,10 +201,10 @@ def test_nothing_that_goes_wrong_around_a_body_takes_its_slot_away(
 ) -> None:
     real, left = loop.execute, [error]
 
-    def execute(one: ClaimedJob, run: Run) -> Any:
+    def execute(one: ClaimedJob, run: Run, **rest: Any) -> Any:
         if left:
             raise left.pop()
-        return real(one, run)
+        return real(one, run, **rest)
 
     monkeypatch.setattr(loop, "execute", execute)
     work = declare(lambda run, n: None)
@@ -275,7 +275,8 @@ def test_a_job_whose_claim_is_lost_before_its_body_begins_is_not_started() -> No
     started: list[int] = []
     queued = declare(lambda _, n: started.append(n)).enqueue(n=1)
     worker = loop.Worker(loop.WorkerOptions())
-    (active,) = claim(DatabaseDriver(), worker=worker.id, free=1, lease=timedelta(seconds=30), queues=QueueSelection())
+    lease = timedelta(seconds=30)
+    (active,) = claim(DatabaseDriver(), worker=worker.id, free=1, lease=lease, queues=QueueSelection(), lapsed=1)
     worker._inflight.add(active)
     assert worker._inflight.lose(active)
 

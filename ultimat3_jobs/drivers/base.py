@@ -55,7 +55,9 @@ class Driver(ABC):
         """
 
     @abstractmethod
-    def claim(self, *, worker: str, limit: int, lease: timedelta, queues: QueueSelection) -> list[ClaimedJob]:
+    def claim(
+        self, *, worker: str, limit: int, lease: timedelta, queues: QueueSelection, lapsed: int = 1
+    ) -> list[ClaimedJob]:
         """Take due jobs in the order (priority, run_at, id), each under a fresh token.
 
         Counts the attempt. Two claimers never get one job, and nobody gets more than `limit`.
@@ -65,6 +67,8 @@ class Driver(ABC):
             limit: jobs at most; 1 or more.
             lease: how long the claims hold without a heartbeat.
             queues: the queues to serve.
+            lapsed: jobs at most, among them, whose earlier worker went silent. One of them may be what ended it, and
+                whatever runs beside it would be ended with it once more.
         """
 
     @abstractmethod
@@ -82,6 +86,23 @@ class Driver(ABC):
     @abstractmethod
     def heartbeat(self, claims: Sequence[Claim], *, lease: timedelta) -> list[Renewal]:
         """Renew leases; tell for each claim what was learnt. Never waits for a row that another writer has locked."""
+
+    @abstractmethod
+    def settled(self, claims: Sequence[Claim]) -> list[bool]:
+        """Tell for each claim whether it has ended its job: the answer to a commit may have been lost."""
+
+    @abstractmethod
+    def begin(self, claims: Sequence[Claim]) -> list[bool]:
+        """Mark last attempts as begun, before their bodies; tell for each whether its claim still owned the row.
+
+        A last attempt that lapses without this mark did nothing and is given back.
+        """
+
+    def take_turn(self) -> None:  # noqa: B027 - most queues let writers work side by side
+        """Where writers take turns, wait for it now: a transaction that has read may not write any more.
+
+        Called in the open transaction of an atomic job. Needs JOINS_TRANSACTION.
+        """
 
     @abstractmethod
     def promote(self, *, limit: int) -> int:

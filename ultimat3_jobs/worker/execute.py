@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import timedelta
+from functools import partial
+from typing import Any
 
 from ultimat3_jobs import registry
 from ultimat3_jobs.classify import decide
 from ultimat3_jobs.context import Run
 from ultimat3_jobs.definition import JobDefinition
-from ultimat3_jobs.errors import InputInvalid, ResultInvalid
+from ultimat3_jobs.errors import InputInvalid, LeaseLost, ResultInvalid
 from ultimat3_jobs.failures import class_name, describe_failure
 from ultimat3_jobs.inputs import encode_result
 from ultimat3_jobs.records import ClaimedJob
 from ultimat3_jobs.worker.attempt import in_surroundings
-from ultimat3_jobs.worker.outcome import Buried, Outcome, Parked, Retrying, Succeeded
+from ultimat3_jobs.worker.outcome import Buried, Committed, Outcome, Parked, Retrying, RolledBack, Succeeded
 
 FIRST_PARK = timedelta(seconds=60)
 LONGEST_PARK = timedelta(minutes=15)
 _MOST_DOUBLINGS = 10
 
+Transaction = Callable[[], AbstractContextManager[Callable[[str | None], None]]]
+"""Opens the transaction of an atomic job, and gives what takes its result (JSON), writes the ack and may raise
+`LeaseLost`."""
 
-def execute(job: ClaimedJob, run: Run) -> Outcome:
-    """Run one attempt and return what became of it. Whatever the body raises is an outcome, never an error here."""
+
+def execute(job: ClaimedJob, run: Run, *, transaction: Transaction) -> Outcome:
+    """Run one attempt and return what became of it. Whatever the body raises is an outcome, never an error here.
+
+    Args:
+        job: what was claimed.
+        run: what its body gets.
+        transaction: how an atomic body and its ack become one.
+    """
     definition = registry.find(job.name)
     if definition is None:
         # A rolling deploy runs old and new code side by side: a name unknown here is not a failure.
@@ -32,19 +46,54 @@ def execute(job: ClaimedJob, run: Run) -> Outcome:
     # What the types of the signature raise while they are made is as much of an outcome as what a body raises.
     except BaseException as error:
         return _failed(error, job, definition, hopeless="the stored input no longer fits the signature")
+    body = partial(definition.func, run, **values)
+    attempt = partial(_in_one, transaction) if definition.atomic else _alone
     try:
-        result = in_surroundings(job.tenant_id, lambda: definition.func(run, **values))
+        return in_surroundings(job.tenant_id, partial(attempt, body, job, definition))
+    except _Ended as ended:
+        return ended.outcome
     # SystemExit, KeyboardInterrupt and the like too: a body that raises them fails, and the worker goes on.
     except BaseException as error:
         return _failed(error, job, definition)
+
+
+class _Ended(BaseException):
+    """Rolls the transaction of an atomic job back although its body ended well."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome)
+        self.outcome = outcome
+
+
+def _alone(body: Callable[[], Any], job: ClaimedJob, definition: JobDefinition) -> Outcome:
+    result = body()
     try:
         return Succeeded(encode_result(result))
     except BaseException as error:
-        invalid = ResultInvalid(
-            f"the body of {definition.name} ended well, but its result cannot be stored: {_cause(error)}",
-            fix="return plain data or None; the work itself is done, so do not retry before you have looked",
-        )
-        return _failed(invalid, job, definition, hopeless="the body ended well, but its result cannot be stored")
+        return _result_refused(error, job, definition)
+
+
+def _in_one(transaction: Transaction, body: Callable[[], Any], job: ClaimedJob, definition: JobDefinition) -> Outcome:
+    with transaction() as finish:
+        result = body()
+        try:
+            text = encode_result(result)
+        except BaseException as error:
+            raise _Ended(_result_refused(error, job, definition)) from None
+        try:
+            finish(text)
+        except LeaseLost as error:
+            raise _Ended(RolledBack(error.cause)) from None
+    return Committed()
+
+
+def _result_refused(error: BaseException, job: ClaimedJob, definition: JobDefinition) -> Outcome:
+    done = "what it wrote is rolled back" if definition.atomic else "its work is done, so look before you retry"
+    invalid = ResultInvalid(
+        f"the body of {definition.name} ended well, but its result cannot be stored: {_cause(error)}",
+        fix=f"return plain data or None  # {done}",
+    )
+    return _failed(invalid, job, definition, hopeless="the body ended well, but its result cannot be stored")
 
 
 def _cause(error: BaseException) -> str:

@@ -53,6 +53,11 @@ class Inflight:
         with self._lock:
             self._runs.pop(active.job.claim, None)
 
+    def any_lapsed(self) -> bool:
+        """Whether one of the runs was taken from a worker that went silent."""
+        with self._lock:
+            return any(one.job.lapses for one in self._runs.values())
+
     def all(self) -> list[ActiveRun]:
         """Return the runs as they are now."""
         with self._lock:

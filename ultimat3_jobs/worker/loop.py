@@ -16,6 +16,7 @@ from ultimat3_jobs.loops import FIRST_BACKOFF, LONGEST_BACKOFF, BackgroundLoop, 
 from ultimat3_jobs.outbox.relay import relay_all, relay_once
 from ultimat3_jobs.records import QueueSelection
 from ultimat3_jobs.settings import get_settings
+from ultimat3_jobs.worker.atomic import AtomicEnding
 from ultimat3_jobs.worker.claim import claim
 from ultimat3_jobs.worker.drain import Ending, drain
 from ultimat3_jobs.worker.execute import execute
@@ -156,6 +157,8 @@ class Worker:
             free=free,
             lease=self._settings.lease,
             queues=self._options.queues,
+            # One at a time: whatever ended a worker must not take along, again and again, what ran beside it.
+            lapsed=0 if self._inflight.any_lapsed() else 1,
         )
         self._claim_seconds = monotonic() - asked_at
         for active in claimed:
@@ -199,12 +202,24 @@ class Worker:
             self._attempt(active)
         close_thread_connections()
 
+    def _begin(self, active: ActiveRun) -> bool:
+        """Mark a last attempt as begun, so that its lapse is known from that of one that never ran."""
+        try:
+            return self._driver.begin([active.job.claim])[0]
+        except Exception:
+            # The connection may have died since it was last used: the second try has a fresh one.
+            close_thread_connections()
+            return self._driver.begin([active.job.claim])[0]
+
     def _attempt(self, active: ActiveRun) -> None:
         try:
             if active.lost:
                 return  # before its body began: another worker has the job, or soon will
-            outcome = execute(active.job, active.run)
-            if self._inflight.end(active):
+            if active.job.attempt >= active.job.max_attempts and not self._begin(active):
+                return  # another worker has the job; or this one lapses, and is given back as it is
+            ending = AtomicEnding(self._driver, self._inflight, active, lease=self._settings.lease)
+            outcome = execute(active.job, active.run, transaction=ending.transaction)
+            if ending.taken or self._inflight.end(active):
                 settle(self._driver, active.job, outcome, patience=self._settings.lease)
         except BaseException:
             # Nothing may end this thread, or its slot is gone. The job is swept when its lease lapses.

@@ -18,6 +18,18 @@ class Succeeded:
 
 
 @dataclass(frozen=True)
+class Committed:
+    """The body ended well, and its ack is committed with what it wrote."""
+
+
+@dataclass(frozen=True)
+class RolledBack:
+    """The body ended well, but its claim owned the job no longer: what it wrote is gone, and the job is another's."""
+
+    why: str
+
+
+@dataclass(frozen=True)
 class Retrying:
     """The attempt failed; another follows after `delay`."""
 
@@ -42,4 +54,6 @@ class Parked:
     delay: timedelta
 
 
-Outcome = Succeeded | Retrying | Buried | Parked
+Unsettled = Succeeded | Retrying | Buried | Parked
+"""What is still to be written to the job's row."""
+Outcome = Unsettled | Committed | RolledBack

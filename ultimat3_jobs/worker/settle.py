@@ -17,7 +17,7 @@ from ultimat3_jobs.logs import emit
 from ultimat3_jobs.loops import close_thread_connections
 from ultimat3_jobs.records import Ack, ClaimedJob, Nack
 from ultimat3_jobs.worker.inflight import monotonic
-from ultimat3_jobs.worker.outcome import Buried, Outcome, Parked, Retrying, Succeeded
+from ultimat3_jobs.worker.outcome import Buried, Committed, Outcome, Parked, Retrying, RolledBack, Succeeded, Unsettled
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
@@ -26,12 +26,20 @@ LONGEST_PAUSE = 2.0
 def settle(driver: Driver, job: ClaimedJob, outcome: Outcome, *, patience: timedelta) -> bool:
     """Persist what became of a job; return whether it landed. Never raises.
 
+    An atomic job that ended well has settled itself.
+
     Args:
         driver: the queue.
         job: what was run.
         outcome: what became of it.
         patience: how long to go on trying where it cannot be written.
     """
+    if isinstance(outcome, RolledBack):
+        emit("jobs.lease.lost", level=logging.WARNING, job=job.claim.id, name=job.name, at="commit", why=outcome.why)
+        return False
+    if isinstance(outcome, Committed):
+        _log(job, outcome, landed=True)
+        return True
     write = _write(driver, job, outcome)
     pause = FIRST_PAUSE
     until = monotonic() + patience.total_seconds()
@@ -59,7 +67,7 @@ def settle(driver: Driver, job: ClaimedJob, outcome: Outcome, *, patience: timed
             return landed
 
 
-def _write(driver: Driver, job: ClaimedJob, outcome: Outcome) -> Callable[[], bool]:
+def _write(driver: Driver, job: ClaimedJob, outcome: Unsettled) -> Callable[[], bool]:
     if isinstance(outcome, Succeeded):
         ack = Ack(job.claim, outcome.result)
         return lambda: driver.ack([ack])[0]
@@ -77,12 +85,13 @@ def _nack(job: ClaimedJob, outcome: Retrying | Buried | Parked) -> Nack:
             return Nack.park(job.claim, delay=delay, reason=reason)
 
 
-def _log(job: ClaimedJob, outcome: Outcome, landed: bool) -> None:
+def _log(job: ClaimedJob, outcome: Unsettled | Committed, landed: bool) -> None:
     if not landed:
         emit("jobs.lease.lost", level=logging.WARNING, job=job.claim.id, name=job.name, at="settle")
         return
     event, level = {
         Succeeded: ("jobs.job.done", logging.DEBUG),
+        Committed: ("jobs.job.done", logging.DEBUG),
         Retrying: ("jobs.job.retrying", logging.WARNING),
         Buried: ("jobs.job.buried", logging.ERROR),
         Parked: ("jobs.job.parked", logging.WARNING),

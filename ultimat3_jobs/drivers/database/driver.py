@@ -45,7 +45,9 @@ class DatabaseDriver(Driver):
     def find_holders(self, requests: Sequence[EnqueueRequest]) -> list[Receipt | None]:
         return find_holders(queue_alias(), requests) if requests else []
 
-    def claim(self, *, worker: str, limit: int, lease: timedelta, queues: QueueSelection) -> list[ClaimedJob]:
+    def claim(
+        self, *, worker: str, limit: int, lease: timedelta, queues: QueueSelection, lapsed: int = 1
+    ) -> list[ClaimedJob]:
         claimed = run(
             queue_alias(),
             "claim",
@@ -55,10 +57,11 @@ class DatabaseDriver(Driver):
                 "lease": lease.total_seconds(),
                 "only": rows.encode_names(queues.only),
                 "excluded": rows.encode_names(queues.excluded),
+                "lapsed": lapsed,
             },
         )
         # RETURNING gives rows in no order of its own.
-        claimed.sort(key=lambda row: (-row[12], row[13], rows.uuid(row[0])))
+        claimed.sort(key=lambda row: (-row[13], row[14], rows.uuid(row[0])))
         return [rows.claimed_job(row) for row in claimed]
 
     def ack(self, acks: Sequence[Ack]) -> list[bool]:
@@ -77,6 +80,20 @@ class DatabaseDriver(Driver):
         return [
             Renewal.RENEWED if claim in renewed else Renewal.BUSY if claim in held else Renewal.LOST for claim in claims
         ]
+
+    def settled(self, claims: Sequence[Claim]) -> list[bool]:
+        return settlements.settled(queue_alias(), claims) if claims else []
+
+    def begin(self, claims: Sequence[Claim]) -> list[bool]:
+        if not claims:
+            return []
+        batch = rows.encode(map(rows.claim_row, claims))
+        begun = set(map(rows.claim_of, run(queue_alias(), "begin", {"rows": batch})))
+        return [claim in begun for claim in claims]
+
+    def take_turn(self) -> None:
+        if self.one_writer:
+            run(queue_alias(), "begin", {"rows": rows.encode([])})
 
     def promote(self, *, limit: int) -> int:
         return len(run(queue_alias(), "promote", {"limit": limit}))

@@ -119,7 +119,7 @@ def lapse_row(one: Lapse) -> dict[str, Any]:
 def claimed_job(row: tuple[Any, ...]) -> ClaimedJob:
     """A row of the `claim` statement as a ClaimedJob."""
     (
-        job_id, token, run_id, name, queue, job_input, tenant_id, attempt, max_attempts, parks,
+        job_id, token, run_id, name, queue, job_input, tenant_id, attempt, max_attempts, parks, lapses,
         enqueued_by, traceparent, _priority, _run_at,
     ) = row  # fmt: skip
     return ClaimedJob(
@@ -132,6 +132,7 @@ def claimed_job(row: tuple[Any, ...]) -> ClaimedJob:
         attempt=attempt,
         max_attempts=max_attempts,
         parks=parks,
+        lapses=lapses,
         enqueued_by=enqueued_by,
         traceparent=traceparent,
     )

@@ -24,6 +24,12 @@ LAPSED_TEXT = (
     "the worker that ran this job stopped renewing its lease: it was killed, lost its host or its database\n"
     "verdict: the attempt counts; the next one starts when a worker is free"
 )
+MOST_LAPSES = 20
+"""Lapses in a row after which a last attempt is not given back: not even its claim may end a process for ever."""
+UNBEGUN_TEXT = (
+    "the worker that had claimed this job stopped renewing its lease before the body began: it was killed, lost its "
+    "host or its database\nverdict: the last attempt is given back; it starts when a worker is free"
+)
 LOST_TEXT = (
     "the worker that ran this job stopped renewing its lease: it was killed, lost its host or its database\n"
     f"verdict: dead ({Stop.WORKER_LOST}): worker lost on the final attempt"
@@ -61,6 +67,12 @@ def nack(alias: str, nacks: Sequence[Nack]) -> list[bool]:
     return [one.claim in landed for one in nacks]
 
 
+def settled(alias: str, claims: Sequence[Claim]) -> list[bool]:
+    """Tell for each claim whether it has ended its row."""
+    found = _already_settled(alias, claims)
+    return [claim in found for claim in claims]
+
+
 def sweep(alias: str, *, limit: int, seen: Sequence[Lapse] | None) -> list[Swept]:
     """Take lapsed jobs from their workers; the dead ones leave their key to the successor they were asked for."""
     with transaction.atomic(using=alias):
@@ -70,7 +82,9 @@ def sweep(alias: str, *, limit: int, seen: Sequence[Lapse] | None) -> list[Swept
             {
                 "limit": limit,
                 "seen": None if seen is None else rows.encode(map(rows.lapse_row, seen)),
+                "most_lapses": MOST_LAPSES,
                 "lapsed_text": LAPSED_TEXT,
+                "unbegun_text": UNBEGUN_TEXT,
                 "lost_text": LOST_TEXT,
                 "error_class": WORKER_LOST,
                 "cause": WORKER_LOST_CAUSE,

@@ -27,6 +27,8 @@ SET state = CASE settled.kind
         ELSE j.run_at
     END,
     parks = CASE WHEN settled.kind = 'park' THEN j.parks + 1 WHEN settled.kind = 'hand-back' THEN j.parks ELSE 0 END,
+    -- Whatever ended was not what silenced its worker.
+    lapses = CASE WHEN settled.kind = 'hand-back' THEN j.lapses ELSE 0 END,
     park_reason = settled.park_reason,
     stop = coalesce(settled.stop, ''),
     key_until = CASE WHEN settled.kind = 'bury' THEN NULL ELSE j.key_until END,

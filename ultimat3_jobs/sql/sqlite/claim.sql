@@ -1,4 +1,6 @@
 -- Takes at most :limit due jobs of the served queues, in the order (priority, run_at, id), each under its own token.
+-- Of jobs whose earlier worker went silent at most :lapsed are taken, and the rest of those is passed over: one of them
+-- may be what ended it.
 WITH RECURSIVE queues (queue, priority, run_at, id) AS (
     -- Each queue with its first row.
     SELECT * FROM (
@@ -22,7 +24,7 @@ WITH RECURSIVE queues (queue, priority, run_at, id) AS (
 ),
 -- The queues are merged row by row: the best row that is at hand is taken and the one behind it in its queue comes to
 -- hand. Only rows that are taken are read, and one more of each queue.
-chosen (queue, priority, run_at, id) AS (
+passed (queue, priority, run_at, id) AS (
     SELECT queue, priority, run_at, id
     FROM queues
     WHERE (json_array_length(:only) = 0 OR queue IN (SELECT o.value FROM json_each(:only) AS o))
@@ -30,7 +32,7 @@ chosen (queue, priority, run_at, id) AS (
     UNION ALL
     -- The plus signs: between two columns of text SQLite would search the index by run_at alone and read all its equals.
     SELECT behind.queue, behind.priority, behind.run_at, behind.id
-    FROM chosen AS c
+    FROM passed AS c
     CROSS JOIN x_jobs AS behind
     WHERE behind.id = coalesce(
         (
@@ -52,6 +54,17 @@ chosen (queue, priority, run_at, id) AS (
         )
     )
     ORDER BY 2 DESC, 3, 4
+),
+-- Rows are passed as this asks for them, until :limit are taken.
+chosen (id) AS (
+    SELECT id
+    FROM (
+        SELECT j.id, j.lapses, count(*) FILTER (WHERE j.lapses > 0) OVER (ROWS UNBOUNDED PRECEDING) AS nth
+        FROM passed
+        CROSS JOIN x_jobs AS j
+        WHERE j.id = passed.id
+    )
+    WHERE lapses = 0 OR nth <= :lapsed
     LIMIT :limit
 )
 UPDATE x_jobs
@@ -60,9 +73,13 @@ SET state = 'running',
     claimed_by = :worker,
     claim_token = lower(hex(randomblob(16))),
     visible_at = strftime('%Y-%m-%d %H:%M:%f', 'now', :lease || ' seconds') || '000',
-    started_at = strftime('%Y-%m-%d %H:%M:%f', 'now') || '000',
+    -- A last attempt is marked as begun by its worker: one that lapses without the mark is given back.
+    started_at = CASE
+        WHEN attempt + 1 < max_attempts THEN strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'
+    END,
     updated_at = strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'
 WHERE id IN (SELECT id FROM chosen) AND state = 'ready'
 RETURNING
     id, claim_token, run_id, name, queue, input, tenant_id, attempt, max_attempts, parks,
+    lapses,
     enqueued_by, traceparent, priority, run_at;

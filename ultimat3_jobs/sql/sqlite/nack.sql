@@ -13,6 +13,8 @@ SET state = CASE settled.kind
         ELSE x_jobs.run_at
     END,
     parks = CASE WHEN settled.kind = 'park' THEN x_jobs.parks + 1 WHEN settled.kind = 'hand-back' THEN x_jobs.parks ELSE 0 END,
+    -- Whatever ended was not what silenced its worker.
+    lapses = CASE WHEN settled.kind = 'hand-back' THEN x_jobs.lapses ELSE 0 END,
     park_reason = settled.park_reason,
     stop = coalesce(settled.stop, ''),
     key_until = CASE WHEN settled.kind = 'bury' THEN NULL ELSE x_jobs.key_until END,

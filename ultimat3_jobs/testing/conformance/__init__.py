@@ -27,8 +27,8 @@ pytest.register_assert_rewrite(
     *(
         f"{__name__}.{module}"
         for module in (
-            "harness", "again", "batches", "claiming", "depth", "fences", "keys", "leases", "retries", "settling",
-            "transactions",
+            "harness", "again", "batches", "claiming", "depth", "fences", "keys", "lapses", "leases", "retries",
+            "settling", "transactions",
         )
     )
 )  # fmt: skip
@@ -40,6 +40,7 @@ from ultimat3_jobs.testing.conformance.depth import TestDepth  # noqa: E402
 from ultimat3_jobs.testing.conformance.fences import TestFences  # noqa: E402
 from ultimat3_jobs.testing.conformance.harness import Harness  # noqa: E402
 from ultimat3_jobs.testing.conformance.keys import TestHolders, TestKeys  # noqa: E402
+from ultimat3_jobs.testing.conformance.lapses import TestLapses  # noqa: E402
 from ultimat3_jobs.testing.conformance.leases import TestLeases  # noqa: E402
 from ultimat3_jobs.testing.conformance.retries import TestRetries  # noqa: E402
 from ultimat3_jobs.testing.conformance.settling import TestSettling  # noqa: E402
@@ -54,6 +55,7 @@ __all__ = [
     "TestFences",
     "TestHolders",
     "TestKeys",
+    "TestLapses",
     "TestLeases",
     "TestPriorities",
     "TestRetries",

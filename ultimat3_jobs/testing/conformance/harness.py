@@ -112,19 +112,27 @@ class Harness(ABC):
         lease: float = LEASE,
         only: Sequence[str] = (),
         excluded: Sequence[str] = (),
+        lapsed: int = 100,
+        begun: bool = True,
     ) -> list[ClaimedJob]:
-        """Claim due jobs."""
-        return self.driver().claim(
+        """Claim due jobs, and begin those that are on their last attempt unless told not to."""
+        jobs = self.driver().claim(
             worker=worker,
             limit=limit,
             lease=timedelta(seconds=lease),
             queues=QueueSelection(only=tuple(only), excluded=tuple(excluded)),
+            lapsed=lapsed,
         )
+        last = [job.claim for job in jobs if job.attempt >= job.max_attempts]
+        if begun and last:
+            assert all(self.driver().begin(last))
+        return jobs
 
     def running(self, *keys: str, **options: Any) -> list[Claim]:
         """Queue one job for each key and claim them all; return the claims in the order of the keys."""
+        begun = options.pop("begun", True)
         receipts = self.enqueue(*keys, **options)
-        by_id = {job.claim.id: job.claim for job in self.claim(len(keys))}
+        by_id = {job.claim.id: job.claim for job in self.claim(len(keys), begun=begun)}
         return [by_id[receipt.id] for receipt in receipts]
 
     def lapse(self) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from ultimat3_jobs.records import Ack, Nack, Renewal, Swept
+from ultimat3_jobs.records import Ack, Renewal, Swept
 from ultimat3_jobs.testing.conformance.claiming import minute
-from ultimat3_jobs.testing.conformance.harness import HOUR, LEASE, MARGIN, Harness, claims, keys, request
+from ultimat3_jobs.testing.conformance.harness import HOUR, LEASE, MARGIN, Harness, keys, request
 
 
 class TestLeases:
@@ -201,16 +201,3 @@ class TestLeases:
         assert harness.buckets().get("ready", 0) == len(taken)
         left = [claim for claim in running if claim.id not in taken]
         assert all(harness.driver().ack([Ack(claim) for claim in left]))
-
-    def test_a_killer_among_innocents_is_the_only_one_to_pay(self, harness: Harness) -> None:
-        harness.running("killer", "innocent", max_attempts=2)
-        harness.lapse()
-        harness.driver().sweep(limit=10)
-        jobs = {keys([job])[0]: job for job in harness.claim()}
-        harness.driver().nack([Nack.hand_back(jobs["innocent"].claim)])
-        harness.lapse()
-        harness.driver().sweep(limit=10)
-
-        assert harness.buckets() == {"ready": 1, "dead": 1}
-        assert [(keys([job]), job.attempt) for job in harness.claim()] == [(["innocent"], 2)]
-        assert claims(harness.claim()) == []

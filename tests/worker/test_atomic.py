@@ -1,0 +1,354 @@
+"""Atomic jobs: what a body writes and its ack commit together, fenced on the claim, or neither does."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, OperationalError, connection, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from tests.app.models import Effect, Organization
+from tests.conftest import InThreads
+from tests.processes import wait_for
+from tests.working import age, declare, history, row, run_due, states, working
+from ultimat3_jobs import Aborted, Retry, Run
+from ultimat3_jobs.drivers import Capability, get_driver
+from ultimat3_jobs.drivers.database.driver import DatabaseDriver
+from ultimat3_jobs.errors import DeclarationInvalid
+from ultimat3_jobs.models import Job as JobRow
+from ultimat3_jobs.models import OutboxEntry
+from ultimat3_jobs.records import Ack, QueueSelection
+from ultimat3_jobs.worker import atomic, loop
+
+pytestmark = pytest.mark.usefixtures("queue")
+
+ONCE = Retry(attempts=1)
+
+
+def write(run: Run, n: int) -> None:
+    """Leave an effect."""
+    Effect.objects.create(label="written", attempt=run.attempt)
+
+
+def written() -> int:
+    """Return how many effects there are."""
+    return Effect.objects.filter(label="written").count()
+
+
+def take_over() -> None:
+    """Do, on this connection, what another worker does with a job whose worker went silent."""
+    age(60, "visible_at")
+    get_driver().sweep(limit=10)
+    (job,) = get_driver().claim(worker="w2", limit=1, lease=timedelta(seconds=30), queues=QueueSelection())
+    assert get_driver().ack([Ack(job.claim, '"by another"')]) == [True]
+
+
+def logged(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
+    """Return the fields of each event of this name."""
+    return [record.fields for record in caplog.records if getattr(record, "event", "") == event]  # type: ignore[attr-defined]
+
+
+def test_what_a_body_writes_and_its_result_are_there_together() -> None:
+    def body(run: Run, n: int) -> dict[str, int]:
+        assert connection.in_atomic_block
+        write(run, n)
+        return {"n": n}
+
+    queued = declare(body, atomic=True).enqueue(7)
+    run_due()
+
+    assert (row(queued).state, row(queued).result, row(queued).attempt) == ("done", {"n": 7}, 1)
+    assert written() == 1
+    assert history(queued) == []
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1), Aborted("stop")], ids=repr)
+def test_a_body_that_raises_leaves_nothing(error: BaseException) -> None:
+    def body(run: Run, n: int) -> None:
+        write(run, n)
+        raise error
+
+    queued = declare(body, atomic=True, retry=ONCE).enqueue(1)
+    run_due()
+
+    assert (row(queued).state, len(history(queued))) == ("dead", 1)
+    assert written() == 0
+
+
+def test_work_that_a_body_enqueues_shares_its_fate() -> None:
+    follower = declare(lambda run, n: None, name="t.follower")
+
+    def body(run: Run, n: int) -> None:
+        assert follower.enqueue(n).staged
+        if run.attempt == 1:
+            raise ValueError("not yet")
+
+    declare(body, atomic=True, retry=Retry(attempts=2, delay=0)).enqueue(1)
+    run_due(relay=False)
+
+    assert OutboxEntry.objects.count() == 1
+
+
+def test_a_result_that_cannot_be_stored_rolls_back_and_is_not_tried_again() -> None:
+    def body(run: Run, n: int) -> object:
+        write(run, n)
+        return object()
+
+    queued = declare(body, atomic=True).enqueue(1)
+    run_due()
+
+    assert (row(queued).state, row(queued).stop, row(queued).attempt) == ("dead", "terminal", 1)
+    assert "what it wrote is rolled back" in row(queued).last_error
+    assert written() == 0
+
+
+@pytest.mark.postgresql_only(reason="on SQLite nobody else can write while an atomic body works")
+def test_a_body_whose_job_another_worker_ended_leaves_nothing(
+    in_threads: InThreads, caplog: pytest.LogCaptureFixture
+) -> None:
+    def body(run: Run, n: int) -> None:
+        write(run, n)
+        in_threads(take_over)
+
+    queued = declare(body, atomic=True).enqueue(1)
+    run_due()
+
+    assert (row(queued).state, row(queued).result, row(queued).claimed_by) == ("done", "by another", "w2")
+    assert written() == 0
+    assert [fields["at"] for fields in logged(caplog, "jobs.lease.lost")] == ["commit"]
+
+
+def test_a_body_whose_job_another_worker_ended_before_it_began_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = loop.execute
+
+    def later(*given: Any, **rest: Any) -> Any:
+        take_over()
+        return real(*given, **rest)
+
+    monkeypatch.setattr(loop, "execute", later)
+    queued = declare(write, atomic=True).enqueue(1)
+    run_due()
+
+    assert (row(queued).state, row(queued).result) == ("done", "by another")
+    assert written() == 0
+    assert [fields["at"] for fields in logged(caplog, "jobs.lease.lost")] == ["commit"]
+
+
+def test_a_body_that_the_drain_has_handed_back_leaves_nothing(settings: Any) -> None:
+    settings.ULTIMAT3_JOBS = {"POLL": "50ms", "DRAIN_TIMEOUT": "10ms"}
+    begun, go = threading.Event(), threading.Event()
+
+    def body(run: Run, n: int) -> None:
+        begun.set()
+        assert go.wait(30)
+        write(run, n)
+
+    queued = declare(body, atomic=True).enqueue(1)
+    with working(relay=False) as running:
+        assert begun.wait(30)
+        go_on = threading.Timer(0.3, go.set)  # SQLite: the drain can write only once the body's transaction is over
+        if connection.vendor == "sqlite":
+            go_on.start()
+        running.stop()
+        running.ended()
+        go.set()
+    bodies = [thread for thread in threading.enumerate() if thread.name.startswith("ultimat3_jobs.body")]
+    wait_for(lambda: not any(thread.is_alive() for thread in bodies), "the body has ended")
+
+    assert (row(queued).state, row(queued).attempt, written()) == ("ready", 0, 0)
+
+
+class Commit:
+    """Makes the first commit fail on which a job is done, before or after it took place."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, after: bool) -> None:
+        self.armed_in: threading.Thread | None = None
+        real = BaseDatabaseWrapper._commit  # type: ignore[attr-defined]
+
+        def commit(wrapper: BaseDatabaseWrapper) -> None:
+            if self.armed_in is not threading.current_thread():
+                real(wrapper)
+                return
+            self.armed_in = None
+            if after:
+                real(wrapper)
+            raise OperationalError("the connection is gone")
+
+        monkeypatch.setattr(BaseDatabaseWrapper, "_commit", commit)
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_a_commit_whose_answer_is_lost_is_known_by_what_it_left(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, after: bool
+) -> None:
+    commit = Commit(monkeypatch, after=after)
+
+    class Arming(DatabaseDriver):
+        def ack(self, acks: Any) -> list[bool]:
+            commit.armed_in = threading.current_thread()
+            return super().ack(acks)
+
+    monkeypatch.setattr(loop, "get_driver", Arming)
+    queued = declare(write, atomic=True, retry=Retry(attempts=3, delay="1h")).enqueue(1)
+    run_due()
+
+    assert row(queued).state == ("done" if after else "delayed")
+    assert written() == (1 if after else 0)
+    assert len(history(queued)) == (0 if after else 1)
+    assert len(logged(caplog, "jobs.atomic.error-after-commit")) == (1 if after else 0)
+
+
+def test_a_hook_that_fails_after_the_commit_costs_no_second_run(caplog: pytest.LogCaptureFixture) -> None:
+    def hook() -> None:
+        raise ValueError("the hook")
+
+    def body(run: Run, n: int) -> None:
+        write(run, n)
+        transaction.on_commit(hook)
+
+    queued = declare(body, atomic=True).enqueue(1)
+    run_due()
+
+    assert (row(queued).state, written(), history(queued)) == ("done", 1, [])
+    assert [fields["error"] for fields in logged(caplog, "jobs.atomic.error-after-commit")] == ["ValueError"]
+
+
+@pytest.mark.postgresql_only(reason="SQLite locks the whole database, not a row")
+def test_no_lock_is_held_on_the_row_while_the_body_works(in_threads: InThreads) -> None:
+    def lock() -> str:
+        with transaction.atomic():
+            return JobRow.objects.select_for_update(nowait=True).get().state
+
+    def body(run: Run, n: int) -> None:
+        write(run, n)
+        assert in_threads(lock) == ["running"]
+
+    queued = declare(body, atomic=True, retry=ONCE).enqueue(1)
+    run_due()
+
+    assert (row(queued).state, row(queued).last_error) == ("done", "")
+
+
+def test_the_ack_is_the_last_statement_of_the_transaction() -> None:
+    statements: list[str] = []
+
+    def note(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        statements.append(sql)
+        return execute(sql, params, many, context)
+
+    def body(run: Run, n: int) -> None:
+        connection.execute_wrappers.append(note)
+        write(run, n)
+
+    declare(body, atomic=True).enqueue(1)
+    run_due(concurrency=1)
+
+    assert [("x_jobs" in sql, "state = 'done'" in sql) for sql in statements] == [(False, False), (True, True)]
+
+
+@pytest.mark.postgresql_only(reason="SQLite goes on after a statement that failed")
+def test_a_body_that_hides_a_failed_statement_fails_and_leaves_nothing() -> None:
+    Organization.objects.create(name="taken")
+
+    def body(run: Run, n: int) -> None:
+        write(run, n)
+        with contextlib.suppress(IntegrityError):
+            Organization.objects.create(name="taken")
+
+    queued = declare(body, atomic=True, retry=ONCE).enqueue(1)
+    other = declare(write, name="t.other", atomic=True).enqueue(2)
+    run_due(concurrency=1)
+
+    assert (row(queued).state, row(other).state, written()) == ("dead", "done", 1)
+
+
+def test_a_body_that_calls_for_a_rollback_fails_and_leaves_nothing() -> None:
+    def body(run: Run, n: int) -> None:
+        write(run, n)
+        transaction.set_rollback(True)
+
+    queued = declare(body, atomic=True, retry=ONCE).enqueue(1)
+    run_due()
+
+    assert (row(queued).state, written()) == ("dead", 0)
+
+
+@pytest.mark.sqlite_only(reason="on SQLite a transaction that has read may not write once another has written")
+def test_a_body_that_reads_before_it_writes_never_meets_a_locked_database(in_threads: InThreads) -> None:
+    both = threading.Barrier(2, timeout=30)
+
+    def body(run: Run, n: int) -> None:
+        written()
+        write(run, n)
+
+    declare(body, atomic=True, retry=ONCE).enqueue_many([{"n": n} for n in range(20)])
+
+    def others() -> None:
+        both.wait()
+        for n in range(50):
+            Effect.objects.create(label="other", attempt=n)
+
+    def worker() -> None:
+        both.wait()
+        run_due(concurrency=4)
+
+    in_threads(others, worker)
+
+    assert (states(), written()) == ({"done": 20}, 20)
+
+
+@pytest.mark.parametrize(("long", "leases_a_body"), [(0.0, 3), (60.0, 1e9), (60.0, 3)])
+def test_a_long_body_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, long: float, leases_a_body: float
+) -> None:
+    """A body over five seconds; and on SQLite one that is long beside the lease."""
+    monkeypatch.setattr(atomic, "LONG", long)
+    monkeypatch.setattr(atomic, "LEASES_A_BODY", leases_a_body)
+    queued = declare(lambda run, n: None, atomic=True).enqueue(1)
+    run_due(concurrency=1)
+
+    assert row(queued).state == "done"
+    warned = bool(logged(caplog, "jobs.atomic.long"))
+    assert warned is (not long or (leases_a_body > 3 and connection.vendor == "sqlite"))
+
+
+def test_a_driver_that_shares_no_transaction_runs_no_atomic_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Apart(DatabaseDriver):
+        capabilities = Capability.INTROSPECT
+
+    monkeypatch.setattr(loop, "get_driver", Apart)
+    queued = declare(write, atomic=True, retry=ONCE).enqueue(1)
+    run_due()
+
+    assert (row(queued).state, row(queued).error_class) == ("dead", "ultimat3_jobs.errors.DriverUnavailable")
+    assert written() == 0
+
+
+def test_a_plain_job_opens_no_transaction() -> None:
+    seen: list[bool] = []
+    queued = declare(lambda run, n: seen.append(connection.in_atomic_block)).enqueue(1)
+    run_due()
+
+    assert (row(queued).state, seen) == ("done", [False])
+
+
+def test_atomic_is_true_or_false_and_is_described() -> None:
+    assert declare(write, name="t.atomic", atomic=True).describe()["atomic"] is True
+    assert declare(write, name="t.plain").describe()["atomic"] is False
+    with pytest.raises(DeclarationInvalid, match="atomic=1 is neither True nor False"):
+        declare(write, name="t.other", atomic=1)
+
+
+def test_what_is_logged_tells_of_the_job_that_is_done(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "ultimat3_jobs")
+    queued = declare(write, atomic=True).enqueue(1)
+    run_due()
+
+    assert [fields["job"] for fields in logged(caplog, "jobs.job.done")] == [queued.id]

@@ -1,0 +1,115 @@
+"""The transaction of an atomic job: what its body writes and its ack commit together, or neither does.
+
+The ack is the last statement before the commit. It is fenced on the claim's token: where another worker was given the
+job meanwhile, nothing of this run remains. No lock is held on the job's row while the body works, so that its lease
+can be renewed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from django.db import connections, transaction
+
+from ultimat3_jobs.aliases import queue_alias
+from ultimat3_jobs.drivers import Capability, Driver
+from ultimat3_jobs.errors import DriverUnavailable, LeaseLost
+from ultimat3_jobs.logs import emit
+from ultimat3_jobs.records import Ack
+from ultimat3_jobs.worker.inflight import ActiveRun, Inflight, monotonic
+
+LONG = 5.0
+"""Seconds from which an atomic body is logged: its open transaction holds up the vacuum of every table."""
+LEASES_A_BODY = 3
+"""Where writers take turns, a lease should be this many times longer than the longest atomic body."""
+
+
+class AtomicEnding:
+    """How one atomic run ends: the right to end it, its fence, and what became of its commit.
+
+    Attributes:
+        taken: whether this run got the right to end its job. It then settles whatever comes of the commit.
+    """
+
+    def __init__(self, driver: Driver, inflight: Inflight, active: ActiveRun, *, lease: timedelta) -> None:
+        self._lease = lease
+        self._driver = driver
+        self._inflight = inflight
+        self._active = active
+        self._landed = False
+        self.taken = False
+
+    @contextmanager
+    def transaction(self) -> Iterator[Callable[[str | None], None]]:
+        """Open the body's transaction; what it gives must be called with the result (JSON) when the body has ended.
+
+        Raises:
+            LeaseLost: where the claim owns the job no longer. The transaction is rolled back.
+            DriverUnavailable: where the queue cannot share a transaction with the body.
+        """
+        if Capability.JOINS_TRANSACTION not in self._driver.capabilities:
+            raise DriverUnavailable(
+                f"the job {self._active.job.name} is atomic, and this driver cannot share its transaction",
+                fix="use the database driver, or declare the job without atomic=True",
+            )
+        alias = queue_alias()
+        began_at = monotonic()
+        try:
+            with transaction.atomic(using=alias, durable=True):
+                # Before the body reads: SQLite refuses a transaction that has read and then comes to write.
+                self._driver.take_turn()
+                yield self._finish
+        except Exception as error:
+            if not (self._landed and self._is_committed(alias)):
+                raise
+            # Either the answer to the commit was lost, or a hook that ran after it raised.
+            emit(
+                "jobs.atomic.error-after-commit",
+                level=logging.WARNING,
+                exc_info=True,
+                job=self._active.job.claim.id,
+                name=self._active.job.name,
+                error=type(error).__name__,
+            )
+        finally:
+            self._warn_of_length(monotonic() - began_at)
+
+    def _finish(self, result: str | None) -> None:
+        claim = self._active.job.claim
+        self.taken = self._inflight.end(self._active)
+        if not self.taken:
+            raise _lost(self._active, "was handed back when its worker had to stop")
+        self._landed = self._driver.ack([Ack(claim, result)])[0]
+        if not self._landed:
+            raise _lost(self._active, "was given to another worker, or cancelled, while it ran")
+
+    def _is_committed(self, alias: str) -> bool:
+        """Whether the transaction is there. Where it is not known yet, the fenced settlement that follows decides."""
+        try:
+            if not connections[alias].is_usable():
+                connections[alias].close()
+            return self._driver.settled([self._active.job.claim])[0]
+        except Exception:
+            return False
+
+    def _warn_of_length(self, seconds: float) -> None:
+        short_lease = self._driver.one_writer and seconds * LEASES_A_BODY > self._lease.total_seconds()
+        if seconds > LONG or short_lease:
+            emit(
+                "jobs.atomic.long",
+                level=logging.WARNING,
+                job=self._active.job.claim.id,
+                name=self._active.job.name,
+                seconds=round(seconds, 3),
+                lease_seconds=self._lease.total_seconds(),
+            )
+
+
+def _lost(active: ActiveRun, what: str) -> LeaseLost:
+    return LeaseLost(
+        f"job {active.job.claim.id} ({active.job.name}) {what}: what this run wrote is rolled back",
+        fix=f"python manage.py jobs show {active.job.claim.id}  # whoever has the job now ends it",
+    )
