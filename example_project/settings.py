@@ -79,8 +79,8 @@ LOGGING = {
 
 ULTIMAT3_JOBS = {
     # Shorter than the defaults: the scans are short, and what a killed worker held is taken over sooner.
-    "LEASE": "6s",
-    "RENEWAL": "2s",
+    "LEASE": env.str("DEMO_LEASE", default="6s"),
+    "RENEWAL": env.str("DEMO_RENEWAL", default="2s"),
     # The worker is woken by nothing but its own look at the queue, so it looks often.
     "POLL": "250ms",
 }

@@ -1,7 +1,7 @@
 """`python -m tests [ARGUMENT ...]`: the whole suite on SQLite, then on a real PostgreSQL.
 
 That is the PostgreSQL of `DATABASE_URL` where it names one, otherwise the embedded server. The arguments are
-pytest's. The exit status is 0 where both runs passed and ran tests.
+pytest's. What opens no database is run once, beside SQLite. The exit status is 0 where both runs passed and ran tests.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from tests.embedded_postgres import embedded_postgres
+from tests.selection import ELSEWHERE, PLAIN_TESTS
+from tests.warm import SERVED, warm_process
 
 ROOT_DIRECTORY = Path(__file__).resolve().parent.parent
 SQLITE = "sqlite://:memory:"  # the test database itself is a file, made by the suite
@@ -35,29 +37,30 @@ def main(arguments: list[str]) -> int:
             server = "the PostgreSQL of DATABASE_URL"
         else:
             server, url = "an embedded PostgreSQL", stack.enter_context(embedded_postgres())
-        runs = [("SQLite", SQLITE), (server, url)]
+        os.environ[SERVED] = stack.enter_context(warm_process(folder))
+        runs = [("SQLite", SQLITE, {}), (server, url, {PLAIN_TESTS: ELSEWHERE})]
         print("The suite runs on both databases side by side; PostgreSQL's output follows SQLite's.", flush=True)
         statuses = run_side_by_side(runs, folder, arguments)
         totals = sum((count(folder / f"{number}.xml") for number in range(len(runs))), Counter[str]())
     failed = totals["failures"] + totals["errors"]
     skipped = f", {totals['skipped']} skipped" if totals["skipped"] else ""
     print()
-    for (name, _), status in zip(runs, statuses, strict=True):
+    for (name, *_), status in zip(runs, statuses, strict=True):
         print(f"{name}: {'passed' if status == 0 else f'FAILED (pytest ended with {status})'}")
     print(f"{totals['tests'] - failed - totals['skipped']} passed, {failed} failed{skipped}", flush=True)
     return max(abs(status) for status in statuses)
 
 
-def run_side_by_side(runs: list[tuple[str, str]], folder: Path, arguments: list[str]) -> list[int]:
+def run_side_by_side(runs: list[tuple[str, str, dict[str, str]]], folder: Path, arguments: list[str]) -> list[int]:
     """Run pytest on each database in a process of its own, and print what they say one after the other.
 
     The processes are waited for until they have cleaned up, also where they are interrupted.
     """
     started: list[tuple[str, subprocess.Popen[bytes], Path]] = []
-    for number, (name, database_url) in enumerate(runs):
+    for number, (name, database_url, variables) in enumerate(runs):
         log = folder / f"{number}.log"
         command = [sys.executable, "-m", "pytest", f"--junit-xml={folder / f'{number}.xml'}", *arguments]
-        environment = {**os.environ, "DATABASE_URL": database_url}
+        environment = {**os.environ, "DATABASE_URL": database_url, **variables}
         with log.open("wb") as output:
             target = None if number == 0 else output
             process = subprocess.Popen(command, cwd=ROOT_DIRECTORY, env=environment, stdout=target, stderr=target)

@@ -9,18 +9,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from django.apps import apps
-from django.db import connection, connections, transaction
+from django.db import connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.test.utils import setup_databases, teardown_databases
 from pytest_django import DjangoDbBlocker
 
+from tests import emptying
+from tests.emptying import empty_tables
 from tests.processes import TIMEOUT, Processes, database_url
 
 pytest_plugins = ["tests.selection", "tests.declaring", "tests.scratch_project", "tests.working", "tests.outbox.two"]
-
-# The apps whose tables tests fill.
-EMPTIED = ("ultimat3_jobs", "app", "catalogs")
 
 database = pytest.StashKey[str]()
 
@@ -49,6 +47,10 @@ def django_db_setup(
     The plugin's own fixture makes none where no test has its marker, and a test would then write to the real one.
     """
     keep = bool(request.config.getoption("reuse_db"))
+    if keep and os.environ.get(emptying.MADE):
+        emptying.take_made_database()
+        yield
+        return
     with django_db_blocker.unblock():
         made = setup_databases(verbosity=0, interactive=False, aliases=["default"], keepdb=keep)
         with connection.cursor() as cursor:
@@ -57,6 +59,7 @@ def django_db_setup(
             request.config.stash[database] = f"{connection.display_name} {cursor.fetchone()[0]}"
     yield
     with django_db_blocker.unblock():
+        emptying.close()
         teardown_databases(made, verbosity=0, keepdb=keep)
 
 
@@ -91,14 +94,7 @@ def transactional_db(django_db_setup: None, django_db_blocker: DjangoDbBlocker) 
     with django_db_blocker.unblock():
         yield
         connection.close()
-        with transaction.atomic(), connection.cursor() as cursor:
-            for model in apps.get_models():
-                table = connection.ops.quote_name(model._meta.db_table)
-                if model._meta.app_label in EMPTIED:
-                    cursor.execute(f"SELECT 1 FROM {table} LIMIT 1")
-                    if cursor.fetchone():
-                        cursor.execute(f"DELETE FROM {table}")
-        connection.close()
+        empty_tables()
 
 
 @pytest.fixture

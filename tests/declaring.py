@@ -10,6 +10,7 @@ from django.db import transaction
 from pytest_django import DjangoDbBlocker
 
 from tests.app.models import Organization
+from tests.emptying import empty_tables
 from ultimat3_jobs import NO_TENANT, Job, job, registry
 from ultimat3_jobs.errors import JobsError
 from ultimat3_jobs.models import Job as JobRow
@@ -27,15 +28,9 @@ def isolated_registry() -> Iterator[None]:
 def outside(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
     """The test database outside any transaction, left empty: cheaper than a flush of every table."""
     with django_db_blocker.unblock():
-        empty()
+        empty_tables()
         yield
-        empty()
-
-
-def empty() -> None:
-    """Delete what tests of the enqueue write."""
-    for model in (JobRow, OutboxEntry, Organization):
-        model._default_manager.all().delete()
+        empty_tables()
 
 
 def body_taking(**hints: Any) -> Callable[..., None]:

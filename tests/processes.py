@@ -17,7 +17,6 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -26,8 +25,11 @@ from urllib.parse import quote, urlsplit
 
 from django.db import connections
 
+from tests.warm import WarmChild, warm
+
 ROOT_DIRECTORY = Path(__file__).resolve().parent.parent
-TIMEOUT = 60.0  # seconds; how long anything may take before its test has failed
+# Seconds that anything may take before its test has failed.
+TIMEOUT = float(os.environ.get("TEST_TIMEOUT", "60"))
 INTERVAL = 0.02  # seconds between two looks
 
 Found = TypeVar("Found")
@@ -65,7 +67,7 @@ def database_url(alias: str = "default") -> str:
 class Child:
     """One child process. Its standard output and error are in the file `log`."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], command: str, log: Path) -> None:
+    def __init__(self, popen: WarmChild, command: str, log: Path) -> None:
         self.popen = popen
         self.command = command
         self.log = log
@@ -172,20 +174,12 @@ class Processes:
             "PYTHONUNBUFFERED": "1",
             "TEST_CLOCK_OFFSET": str(clock_offset),
             "TEST_JOBS_SETTINGS": json.dumps(dict(jobs or {})),
-            "TEST_LIFELINE": str(self._lifeline),
             "TEST_LOG_LEVEL": "DEBUG",
             **(env or {}),
         }
         with log.open("wb") as output:
-            popen = subprocess.Popen(
-                [sys.executable, "-m", "tests.child", *arguments],
-                cwd=ROOT_DIRECTORY,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                pass_fds=[self._lifeline],
-                start_new_session=True,
+            popen = warm().start(
+                arguments, folder=ROOT_DIRECTORY, environment=environment, output=output, lifeline=self._lifeline
             )
         child = Child(popen, shlex.join(arguments), log)
         self.children.append(child)

@@ -4,12 +4,18 @@ A test that can only be about one database says so with its reason:
 `@pytest.mark.postgresql_only(reason="...")` or `@pytest.mark.sqlite_only(reason="...")`. On the other one it
 is deselected, not skipped, and named in the summary.
 
+A test that opens no database has nothing to do with which one there is. Where the suite runs on two, `TEST_PLAIN_TESTS`
+is "elsewhere" in one of the runs, and such tests are left to the other: those without a fixture or a marker that leads
+to a database, which pytest-django refuses any connection. One that only asks which database there is must ask the
+fixture `vendor`, and then it runs on both.
+
 Every other skip, and every expected failure, must be written in `skips.txt` with its reason, or the run
 fails.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +26,11 @@ from django.db import connection
 WRITTEN_SKIPS = Path(__file__).with_name("skips.txt")
 ONLY_ON = {"postgresql_only": "postgresql", "sqlite_only": "sqlite"}
 
+PLAIN_TESTS = "TEST_PLAIN_TESTS"
+ELSEWHERE = "elsewhere"
+LEADS_TO_A_DATABASE = {"django_db_setup", "vendor"}
+
+plain = pytest.StashKey[int]()
 deselected = pytest.StashKey[list[str]]()
 skipped = pytest.StashKey[dict[str, str]]()
 
@@ -37,6 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the markers."""
     for marker, vendor in ONLY_ON.items():
         config.addinivalue_line("markers", f"{marker}(reason): can only be about {vendor}; the reason is required")
+    config.stash[plain] = 0
     config.stash[deselected] = []
     config.stash[skipped] = {}
     config.pluginmanager.register(_SkipWatch(config), "skip-watch")
@@ -53,9 +65,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if ONLY_ON[marker.name] != connection.vendor:
                 left_out.append(item)
                 config.stash[deselected].append(f"{item.nodeid}: {marker.name}: {reason}")
+    if os.environ.get(PLAIN_TESTS) == ELSEWHERE:
+        without = [item for item in items if not opens_a_database(item)]
+        config.stash[plain] = len(without)
+        left_out += without
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]
+
+
+def opens_a_database(item: pytest.Item) -> bool:
+    """Tell whether a test may open a database, or look which one there is."""
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    leading = LEADS_TO_A_DATABASE.intersection(getattr(item, "fixturenames", LEADS_TO_A_DATABASE)) - parameters.keys()
+    return bool(leading) or item.get_closest_marker("django_db") is not None
 
 
 class _SkipWatch:
@@ -94,6 +118,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.section("left out on this database")
         for line in config.stash[deselected]:
             terminalreporter.line(line)
+    if config.stash[plain]:
+        terminalreporter.line(f"{config.stash[plain]} tests that open no database run beside the other one alone")
     if config.stash[skipped]:
         written = written_skips()
         terminalreporter.section("skipped")

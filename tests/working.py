@@ -12,11 +12,11 @@ import pytest
 from django.db import OperationalError, connection, connections
 from pytest_django import DjangoDbBlocker
 
-from tests.app.models import Effect
+from tests.emptying import empty_tables
 from tests.processes import TIMEOUT, wait_for
 from ultimat3_jobs import NO_TENANT, EnqueueResult, Job, Run, job, registry
 from ultimat3_jobs.models import Job as JobRow
-from ultimat3_jobs.models import JobAttempt, OutboxEntry
+from ultimat3_jobs.models import JobAttempt
 from ultimat3_jobs.worker.drain import Ending
 from ultimat3_jobs.worker.loop import Worker, WorkerOptions
 
@@ -25,15 +25,10 @@ from ultimat3_jobs.worker.loop import Worker, WorkerOptions
 def queue(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
     """An empty queue outside any transaction, which is emptied again; jobs that a test declares are forgotten."""
     with django_db_blocker.unblock(), registry.isolated():
-        _empty()
+        empty_tables()
         yield
         wait_for(lambda: not _threads(), "the threads of the test's workers have ended")
-        _empty()
-
-
-def _empty() -> None:
-    for model in (JobRow, JobAttempt, OutboxEntry, Effect):
-        model._default_manager.all().delete()
+        empty_tables()
 
 
 def _threads() -> list[threading.Thread]:

@@ -4,5 +4,9 @@ from __future__ import annotations
 
 from tests.app.runtime_jobs import forking, forking_async, steady, waiting_async
 from tests.app.working_jobs import atomically, dying, once, waiting
+from tests.chaos.jobs import atomic, doomed, flaky, plain
 
-__all__ = ["atomically", "dying", "forking", "forking_async", "once", "steady", "waiting", "waiting_async"]
+__all__ = [
+    "atomic", "atomically", "doomed", "dying", "flaky", "forking", "forking_async", "once", "plain", "steady", "waiting",
+    "waiting_async",
+]  # fmt: skip

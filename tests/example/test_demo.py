@@ -15,16 +15,14 @@ from example_project.catalogs.parsing import read_catalog
 from example_project.catalogs.report import SOURCE_LANGUAGE
 from example_project.catalogs.sources import Source, find_in_django, language_of, locate
 from example_project.catalogs.staging import GROUP_ROLLED_BACK
-from tests.example.conftest import SECRET, Demo, is_alive, wait_until_ended
+from tests.example.conftest import FEW, SECRET, Demo, is_alive, wait_until_ended
 from tests.processes import ROOT_DIRECTORY, wait_for
 
 DONE = "SELECT count(*) FROM x_jobs WHERE state = 'done'"
 FINISHED_ROWS = "SELECT id, state, attempt, finished_at FROM x_jobs ORDER BY id"
 GROUPS = find_in_django()
-CATALOGS = sum(len(sources) for group, sources in GROUPS.items() if group != GROUP_ROLLED_BACK)
-# A demo that is run to be killed need not be long.
-FEW = {group: GROUPS[group] for group in ("auth", "contenttypes", GROUP_ROLLED_BACK, "sites")}
-FEW_CATALOGS = sum(len(sources) for group, sources in FEW.items() if group != GROUP_ROLLED_BACK)
+SCANNED = {group: GROUPS[group] for group in FEW}
+CATALOGS = sum(len(sources) for group, sources in SCANNED.items() if group != GROUP_ROLLED_BACK)
 Groups = dict[str, list[Source]]
 
 SHAPE: dict[str, set[str]] = {
@@ -54,7 +52,7 @@ def check_shape(document: dict[str, Any]) -> None:
     assert all(one.keys() == BROKEN for one in document["broken"])
 
 
-def check_end(document: dict[str, Any], groups: Groups = GROUPS, *, lost: int = 0) -> None:
+def check_end(document: dict[str, Any], groups: Groups = SCANNED, *, lost: int = 0) -> None:
     """Check the picture that every run must end with; `lost` attempts at most ended with their worker."""
     check_shape(document)
     catalogs = sum(len(sources) for group, sources in groups.items() if group != GROUP_ROLLED_BACK)
@@ -155,14 +153,13 @@ def test_the_demo_is_right_the_first_time_and_every_time_after(demo: Demo, vendo
 
 KILLED_WHEN = {
     "the first scans are staged": "SELECT count(*) FROM x_outbox WHERE outcome IS NULL",
-    "half of the scans are done": f"SELECT count(*) - {FEW_CATALOGS // 2} FROM x_jobs WHERE state = 'done'",
+    "half of the scans are done": f"SELECT count(*) - {CATALOGS // 2} FROM x_jobs WHERE state = 'done'",
     "the torn catalogs wait for another attempt": "SELECT count(*) FROM x_jobs WHERE state = 'delayed'",
 }
 
 
 @pytest.mark.parametrize("moment", KILLED_WHEN)
 def test_a_demo_that_was_killed_ends_the_same(demo: Demo, moment: str) -> None:
-    demo.environment["DEMO_GROUPS"] = ",".join(FEW)
     child = demo.start("--json")
     wait_for(lambda: demo.count(KILLED_WHEN[moment]) > 0 or not child.running, moment)
     assert child.running, child.output()
@@ -172,10 +169,10 @@ def test_a_demo_that_was_killed_ends_the_same(demo: Demo, moment: str) -> None:
     child.wait()
     for pid in pids:
         wait_until_ended(pid)
-    assert demo.count(DONE) < FEW_CATALOGS
+    assert demo.count(DONE) < CATALOGS
 
     # An attempt is counted when it starts, so the one that was killed counts.
-    check_end(demo.run_json(), FEW, lost=len(pids))
+    check_end(demo.run_json(), lost=len(pids))
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)

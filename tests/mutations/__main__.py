@@ -21,20 +21,27 @@ from pathlib import Path
 from py_compile import PycInvalidationMode
 
 from tests.embedded_postgres import embedded_postgres
+from tests.emptying import MADE
 from tests.mutations.mutation import Mutation
 from tests.mutations.runner import TIMED_OUT
 from tests.mutations.table import MUTATIONS
+from tests.warm import SERVED, warm_process
 
 ROOT_DIRECTORY = Path(__file__).resolve().parent.parent.parent
 COPIED = ("ultimat3_jobs", "tests", "example_project", "pyproject.toml", "manage.py")
 SIDE_BY_SIDE = 2
-TIMEOUT = 120  # seconds for one test; a guard's absence may also show as a test that never ends
+TIMEOUT = 60  # seconds for one test; a guard's absence may also show as a test that never ends
+# Seconds that a test waits for what should come: it comes much sooner, or the guard is missing. The unchanged copy has
+# to do with them too.
+PATIENCE = 10
 BASELINE_TIMEOUT = 900
 # Nobody reads how an assertion of a mutated run failed, and rewriting assertions takes longer than most tests.
-PYTEST_ARGUMENTS = ["-x", "-q", "--reuse-db", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:faker"]
+PYTEST_ARGUMENTS = ["-x", "-q", "--reuse-db", "--assert=plain", "--capture=no", "-p", "no:cacheprovider"]
 # A mutated run may leave a connection open, which must not stand in the way of its exit status.
 PYTEST_ARGUMENTS += ["-p", "no:unraisableexception"]
 TESTS_FAILED = 1  # pytest's exit status; others say that nothing was tested
+CAUGHT = (TESTS_FAILED, TIMED_OUT)
+OPENS_THE_DATABASE = "tests/test_harness.py::test_a_new_connection_does_not_see_an_open_transaction"
 
 
 @dataclass(frozen=True)
@@ -48,11 +55,28 @@ class Case:
         return f"{self.mutation.guard} [{self.vendor}] {self.mutation.file}"
 
 
+@dataclass(frozen=True)
+class Changed:
+    """A file in which a guard is missing."""
+
+    path: Path
+    old: str
+    new: str
+
+
+Ended = tuple[int, str]  # pytest's exit status and output
+
+
 class Copy:
     """A copy of the project in which one guard at a time is missing, with databases of its own."""
 
-    def __init__(self, folder: Path, url: str) -> None:
+    def __init__(self, folder: Path, url: str, cases: list[Case]) -> None:
         folder.mkdir()
+        self._made: set[str] = set()
+        self._tests = {
+            vendor: sorted({case.mutation.test for case in cases if case.vendor == vendor})
+            for vendor in ("sqlite", "postgresql")
+        }
         self._folder = folder
         self._urls = {"sqlite": "sqlite://:memory:", "postgresql": url}
         for name in COPIED:
@@ -78,18 +102,36 @@ class Copy:
         """End the process that runs the tests."""
         self._runner.communicate()
 
-    def test(self, vendor: str, *tests: str, timeout: float) -> tuple[int, str]:
-        """Run tests on one database; return pytest's exit status and output."""
+    def test(
+        self, vendor: str, *tests: str, timeout: float, changed: Changed | None = None, anew: bool = False
+    ) -> Ended:
+        """Run tests on one database; return pytest's exit status and output.
+
+        Args:
+            changed: the file in which a guard is missing.
+            anew: import everything, in place of a session that has collected all tests of the database.
+        """
+        if vendor not in self._made:
+            self._made.add(vendor)
+            status, output = self.test(vendor, OPENS_THE_DATABASE, timeout=TIMEOUT, anew=True)
+            assert status == 0, output
         log = self._folder / "log"
         # The database is made once and used again: each test leaves it empty.
         request = {
             "arguments": [*PYTEST_ARGUMENTS, *tests],
+            "collected": None if anew else [*PYTEST_ARGUMENTS, *self._tests[vendor]],
+            "tests": tests,
             "environment": {
                 "DATABASE_URL": self._urls[vendor],
                 "TEST_SQLITE_FILE": str(self._folder / "test.sqlite3"),
+                "TEST_TIMEOUT": str(PATIENCE),
+                MADE: "" if tests == (OPENS_THE_DATABASE,) else "1",
             },
             "log": str(log),
             "timeout": timeout,
+            "file": str(changed.path) if changed else None,
+            "old": changed.old if changed else None,
+            "new": changed.new if changed else None,
         }
         assert self._runner.stdin is not None
         assert self._runner.stdout is not None
@@ -105,12 +147,15 @@ class Copy:
         if text.count(case.mutation.old) != case.mutation.places:
             found = text.count(case.mutation.old)
             return f"the guard's text stands in {found} places, not {case.mutation.places}: {case.mutation.old!r}"
-        path.write_text(text.replace(case.mutation.old, case.mutation.new))
+        changed = Changed(path, text, text.replace(case.mutation.old, case.mutation.new))
+        path.write_text(changed.new)
         try:
-            status, output = self.test(case.vendor, case.mutation.test, timeout=TIMEOUT)
+            status, output = self.test(case.vendor, case.mutation.test, timeout=TIMEOUT, changed=changed)
+            if status not in CAUGHT:  # it may show in what is imported
+                status, output = self.test(case.vendor, case.mutation.test, timeout=TIMEOUT, anew=True)
         finally:
             path.write_text(text)
-        if status in (TESTS_FAILED, TIMED_OUT):
+        if status in CAUGHT:
             return None
         what = "the test still passed" if status == 0 else f"pytest ended with {status}"
         return f"{what}: {case.mutation.test}\n{output[-3000:] if status else ''}"
@@ -123,8 +168,13 @@ def main(words: list[str]) -> int:
     if not cases:
         print("no mutation is named so")
         return 2
-    with tempfile.TemporaryDirectory(prefix="mutations-") as folder, embedded_postgres() as url:
-        copies = [Copy(Path(folder) / str(number), _own(url, number)) for number in range(SIDE_BY_SIDE)]
+    with (
+        tempfile.TemporaryDirectory(prefix="mutations-") as folder,
+        embedded_postgres() as url,
+        warm_process(Path(folder)) as served,
+    ):
+        os.environ[SERVED] = served
+        copies = [Copy(Path(folder) / str(number), _own(url, number), cases) for number in range(SIDE_BY_SIDE)]
         try:
             if not _baseline(copies, cases):
                 return 1

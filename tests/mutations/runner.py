@@ -1,7 +1,9 @@
-"""Runs pytest again and again, each time in a fork of one process that has loaded everything but the project.
+"""Runs tests again and again, each time in a fork of a process that has done before what every run would do.
 
 Started by `tests.mutations` in a copy of the project. A line of JSON on standard input asks for a run; a line of
-JSON on standard output answers with pytest's exit status. What the project's own modules say is read anew each time.
+JSON on standard output answers with pytest's exit status. There are two ways to run. An anew one forks the process that
+has loaded everything but the project, whose modules are read again. A collected one forks a pytest session that has
+collected the tests of a database, and puts the mutated function bodies into the functions that are loaded.
 """
 
 from __future__ import annotations
@@ -12,69 +14,140 @@ import os
 import signal
 import sys
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
-# Loaded before the first fork: most of a run's time would go into importing them. Not pytest's plugins, which pytest
-# wants to load itself.
-PRELOADED = (
-    "asgiref.sync",
-    "django.contrib.admin.utils",
-    "django.core.management.commands.migrate",
-    "django.db.backends.postgresql.base",
-    "django.db.backends.sqlite3.base",
-    "django.db.migrations.executor",
-    "django.template",
-    "django.test",
-    "django.urls",
-    "environ",
-    "msgspec",
-    "polib",
-    "psycopg",
-    "pytest",
-)
+import pytest
+
+from tests.mutations.bodies import replace_bodies
+from tests.warm import PRELOADED
+
 TIMED_OUT = -1
+NOT_SO = -2  # the change is one that a collected session cannot take over
 
 
 def serve() -> None:
     """Answer requests until standard input ends."""
     for name in PRELOADED:
         importlib.import_module(name)
+    sessions: dict[str, Session] = {}
     for line in sys.stdin:
-        print(json.dumps(_run(json.loads(line))), flush=True)
+        request = json.loads(line)
+        if request["collected"] is None:
+            status = _fork(request, lambda request=request: int(pytest.main(request["arguments"])))
+        else:
+            session = sessions.setdefault(request["environment"]["DATABASE_URL"], Session(request))
+            status = session.ask(request)
+        print(json.dumps(status), flush=True)
 
 
-def _run(request: dict[str, Any]) -> int:
+class Session:
+    """A pytest session in a process of its own that stops once it has collected the tests, and forks for each request."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        self._request = request
+        self._started = False
+
+    def ask(self, request: dict[str, Any]) -> int:
+        """Run tests in a fork of the session, and return the exit status."""
+        if not self._started:
+            self._start()
+        self._to.write(json.dumps(request) + "\n")
+        self._to.flush()
+        answer = self._from.readline()
+        return int(json.loads(answer)) if answer else pytest.ExitCode.INTERNAL_ERROR
+
+    def _start(self) -> None:
+        self._started = True
+        requests, to = os.pipe()
+        from_, answers = os.pipe()
+        if os.fork() == 0:
+            os.close(to)
+            os.close(from_)
+            with os.fdopen(requests) as reading, os.fdopen(answers, "w") as writing:
+                plugin = Serving(reading, writing)
+                _settle_in(self._request)
+                _leave(lambda: int(pytest.main(self._request["collected"], plugins=[plugin])))
+        os.close(requests)
+        os.close(answers)
+        self._to, self._from = os.fdopen(to, "w"), os.fdopen(from_)
+
+
+class Serving:
+    """A pytest plugin that runs what it is asked to in place of all that was collected."""
+
+    def __init__(self, requests: Any, answers: Any) -> None:
+        self._requests = requests
+        self._answers = answers
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Answer requests until they end."""
+        for line in self._requests:
+            request = json.loads(line)
+            status = _fork(request, lambda request=request: self._run(session, request))
+            print(json.dumps(status), file=self._answers, flush=True)
+        return True
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Print why a test failed: the session's own summary never comes."""
+        if report.failed:
+            print(report.nodeid, report.longreprtext, sep="\n", flush=True)
+
+    def _run(self, session: pytest.Session, request: dict[str, Any]) -> int:
+        if request["old"] is not None and not replace_bodies(request["file"], request["old"], request["new"]):
+            return NOT_SO
+        tests = request["tests"]
+        items = [item for item in session.items if any(_names(test, item.nodeid) for test in tests)]
+        if not items:
+            return pytest.ExitCode.NO_TESTS_COLLECTED
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if session.testsfailed:
+                return pytest.ExitCode.TESTS_FAILED
+        return pytest.ExitCode.OK
+
+
+def _names(test: str, nodeid: str) -> bool:
+    return nodeid == test or nodeid.startswith((f"{test}[", f"{test}::"))
+
+
+def _fork(request: dict[str, Any], run: Callable[[], int]) -> int:
+    """Run something in a fork and return its exit status; it is killed with its children where it takes too long."""
     child = os.fork()
     if child == 0:
         os.setsid()  # so that its own children end with it where it does not end in time
-        os._exit(_pytest(request))
+        _settle_in(request)
+        _leave(run)
     deadline = time.monotonic() + request["timeout"]
     while time.monotonic() < deadline:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
-            return os.waitstatus_to_exitcode(status)
+            status = os.waitstatus_to_exitcode(status)
+            return NOT_SO if status == NOT_SO % 256 else status
         time.sleep(0.01)
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return TIMED_OUT
 
 
-def _pytest(request: dict[str, Any]) -> int:
+def _settle_in(request: dict[str, Any]) -> None:
     with open(request["log"], "wb") as log, open(os.devnull, "rb") as nothing:  # noqa: PTH123
         os.dup2(nothing.fileno(), 0)
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
     os.environ.update(request["environment"])
-    import pytest
 
+
+def _leave(run: Callable[[], int]) -> NoReturn:
+    status = 3
     try:
-        return int(pytest.main(request["arguments"]))
+        status = run()
     except BaseException as error:
         print(repr(error))
-        return 3
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
+        os._exit(status % 256)
 
 
 if __name__ == "__main__":

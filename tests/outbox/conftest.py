@@ -11,8 +11,7 @@ from django.db import connections
 from django.test.utils import override_settings
 from pytest_django import DjangoDbBlocker
 
-from tests.app.models import Effect, Organization
-from ultimat3_jobs.models import Job, OutboxEntry
+from tests.emptying import empty_tables
 
 T = TypeVar("T")
 
@@ -28,8 +27,7 @@ def outbox(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterato
     """Empty tables outside any transaction, emptied again: cheaper than a flush of every table."""
     with django_db_blocker.unblock():
         yield
-        for model in (Job, OutboxEntry, Organization, Effect):
-            model._default_manager.all().delete()
+        empty_tables()
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Benchmarks of the package as it ships: `python -m benchmarks`."""

@@ -1,0 +1,50 @@
+"""`python -m benchmarks.one`: the measurements on the database of `DATABASE_URL`, which is empty; JSON comes out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import django
+
+
+def measure(names: Sequence[str], *, tiny: bool) -> dict[str, Any]:
+    """Measure what is named, all where nothing is; return the figures of all rounds."""
+    from django.core.management import call_command
+    from django.db import connection
+
+    from benchmarks import jobs, measurements
+    from benchmarks.measurements import Sizes, drain, pick_up
+
+    call_command("migrate", verbosity=0, interactive=False, run_syncdb=True)
+    sizes = Sizes(single=5, many=10, drained=10, picked=1, rounds=1) if tiny else Sizes()
+    known: dict[str, tuple[str, Callable[[Sizes], list[float]]]] = {
+        "raw-insert": ("commits/s", measurements.raw_insert),
+        "enqueue-outside": ("jobs/s", measurements.enqueue_outside),
+        "enqueue-inside": ("jobs/s", measurements.enqueue_inside),
+        "enqueue-many": ("jobs/s", measurements.enqueue_many),
+        "raw-update-pair": ("pairs/s", measurements.raw_update),
+        "drain-nothing": ("jobs/s", drain(jobs.nothing)),
+        "drain-one-write": ("jobs/s", drain(jobs.one_write)),
+        "drain-atomic-write": ("jobs/s", drain(jobs.atomic_write)),
+        "pick-up-outside": ("ms", pick_up(staged=False)),
+        "pick-up-staged": ("ms", pick_up(staged=True)),
+    }
+    chosen = [name for name in known if not names or any(name.startswith(word) for word in names)]
+    figures: dict[str, Any] = {name: {"unit": known[name][0], "values": []} for name in chosen}
+    for _ in range(sizes.rounds):  # in turn: what else the machine does meets all of them
+        for name in chosen:
+            measurements.empty()
+            figures[name]["values"] += known[name][1](sizes)
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW server_version" if connection.vendor == "postgresql" else "SELECT sqlite_version()")
+        version = f"{connection.display_name} {cursor.fetchone()[0]}"
+    return {"database": version, "sizes": vars(sizes), "figures": figures}
+
+
+if __name__ == "__main__":
+    django.setup()
+    tiny, *words = sys.argv[1:]
+    print(json.dumps(measure(words, tiny=tiny == "tiny")))
