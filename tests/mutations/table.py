@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tests.mutations import desk, driver, enqueuing, failures, harness, outbox, runtime, worker
+from tests.mutations import atomic, desk, driver, enqueuing, failures, harness, outbox, runtime, worker
 from tests.mutations.mutation import Mutation
 
 MUTATIONS: tuple[Mutation, ...] = (
+    *atomic.MUTATIONS,
     *desk.MUTATIONS,
     *driver.MUTATIONS,
     *enqueuing.MUTATIONS,

@@ -12,7 +12,8 @@ from django.db import OperationalError, transaction
 from tests import raising
 from tests.processes import wait_for
 from tests.working import age, declare, history, row, run_due, states, working
-from ultimat3_jobs import NO_TENANT, Retry, Run, job, registry
+from ultimat3_jobs import NO_TENANT, EnqueueResult, Retry, Run, job, registry
+from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.drivers.database.driver import DatabaseDriver
 from ultimat3_jobs.models import OutboxEntry
 from ultimat3_jobs.records import ClaimedJob, QueueSelection
@@ -287,3 +288,102 @@ def test_a_job_whose_claim_is_lost_before_its_body_begins_is_not_started() -> No
     assert started == []
     assert len(worker._inflight) == 0
     assert row(queued).state == "running"  # whoever owns it now has not been disturbed
+
+
+def gone_silent(*jobs: EnqueueResult) -> None:
+    """Let jobs be taken from a worker that went silent."""
+    get_driver().claim(worker="silent", limit=len(jobs), lease=timedelta(seconds=30), queues=QueueSelection())
+    age(60, "visible_at")
+    assert len(get_driver().sweep(limit=10)) == len(jobs)
+
+
+def test_jobs_of_workers_that_went_silent_run_one_at_a_time_beside_others() -> None:
+    """One of them may be what ended its worker: it must not take the others along a second time."""
+    at_once: list[set[int]] = []
+    running: set[int] = set()
+    lock = threading.Lock()
+
+    def body(run: Run, n: int) -> None:
+        with lock:
+            running.add(n)
+            at_once.append(running & {0, 1, 2})
+        with lock:
+            running.discard(n)
+
+    work = declare(body)
+    suspects = work.enqueue_many([{"n": n} for n in range(3)])
+    gone_silent(*suspects)
+    work.enqueue_many([{"n": n} for n in range(3, 20)])
+    claims: list[list[ClaimedJob]] = []
+
+    class Noting(DatabaseDriver):
+        def claim(self, **asked: Any) -> list[ClaimedJob]:
+            claims.append(super().claim(**asked))
+            return claims[-1]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(loop, "get_driver", Noting)
+        run_due(concurrency=10)
+
+    assert states() == {"done": 20}
+    assert max(map(len, at_once)) == 1
+    assert len(claims[0]) == 10, "one suspect and nine others"
+    assert sum(job.lapses > 0 for job in claims[0]) == 1
+
+
+def test_a_last_attempt_is_marked_before_its_body_and_others_are_not_written_again() -> None:
+    begun: dict[int, bool] = {}
+
+    class Marking(DatabaseDriver):
+        def begin(self, claims: Any) -> list[bool]:
+            begun[row(claims[0].id).input["n"]] = True
+            return super().begin(claims)
+
+    def body(run: Run, n: int) -> None:
+        assert row(run.id).started_at is not None
+
+    last = declare(body, retry=Retry(attempts=1)).enqueue(1)
+    first = declare(body, name="t.other").enqueue(2)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(loop, "get_driver", Marking)
+        run_due(concurrency=1)
+
+    assert (row(last).state, row(first).state, begun) == ("done", "done", {1: True})
+
+
+def test_a_last_attempt_whose_job_is_another_workers_is_not_started() -> None:
+    started: list[int] = []
+    queued = declare(lambda _, n: started.append(n), retry=Retry(attempts=1)).enqueue(1)
+
+    class Late(DatabaseDriver):
+        def claim(self, **asked: Any) -> list[ClaimedJob]:
+            jobs = super().claim(**asked)
+            if jobs:
+                age(60, "visible_at")
+                super().sweep(limit=10)
+            return jobs
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(loop, "get_driver", Late)
+        worker = loop.Worker(loop.WorkerOptions(concurrency=1))
+        assert worker._claim(1) == 1
+        worker._attempt(worker._bodies.get())
+
+    assert (started, row(queued).state, row(queued).attempt) == ([], "ready", 0)
+
+
+def test_the_mark_of_a_last_attempt_is_tried_again_on_a_fresh_connection() -> None:
+    queued = declare(lambda run, n: None, retry=Retry(attempts=1)).enqueue(1)
+    left = [OperationalError("the connection is gone")]
+
+    class Unlucky(DatabaseDriver):
+        def begin(self, claims: Any) -> list[bool]:
+            if left:
+                raise left.pop()
+            return super().begin(claims)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(loop, "get_driver", Unlucky)
+        run_due(concurrency=1)
+
+    assert (row(queued).state, left) == ("done", [])
