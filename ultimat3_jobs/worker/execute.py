@@ -47,7 +47,7 @@ def execute(job: ClaimedJob, run: Run, *, transaction: Transaction) -> Outcome:
     # What the types of the signature raise while they are made is as much of an outcome as what a body raises.
     except BaseException as error:
         return _failed(error, job, definition, hopeless="the stored input no longer fits the signature")
-    body = partial(definition.func, run, **values)
+    body = partial(call_body, definition, job, run, values)
     attempt = partial(_in_one, transaction) if definition.atomic else _alone
     try:
         return in_surroundings(job.tenant_id, partial(attempt, body, job, definition))
