@@ -17,7 +17,7 @@ from ultimat3_jobs.failures import class_name, describe_failure
 from ultimat3_jobs.inputs import encode_result
 from ultimat3_jobs.records import ClaimedJob
 from ultimat3_jobs.settings import get_settings
-from ultimat3_jobs.worker.attempt import in_surroundings
+from ultimat3_jobs.worker.attempt import call_body, in_surroundings
 from ultimat3_jobs.worker.outcome import Buried, Committed, Outcome, Parked, Retrying, RolledBack, Succeeded
 
 FIRST_PARK = timedelta(seconds=60)
