@@ -196,6 +196,7 @@ def test_an_action_is_confirmed_answered_row_by_row_and_logged(
     assert asked.status_code == 200
     text = asked.content.decode()
     assert f"python manage.py jobs {action} {job.id} {done.id}" in text
+    assert f">{action.capitalize()} 2 jobs</button>" in text
     assert states(job) == [state]
     assert LogEntry.objects.count() == 0
 

@@ -70,6 +70,32 @@ def test_a_list_has_the_newest_first_and_the_command_that_retries_a_dead_letter(
     assert (done["id"], done["command"]) == (str(old.id), None)
 
 
+def test_a_list_says_when_jobs_ended() -> None:
+    ended, live = add_job("dead"), add_job("ready")
+
+    printed = jobs("ls")
+
+    assert "ENDED" in printed.splitlines()[0]
+    lines = {line.split()[0]: line for line in printed.splitlines()}
+    assert f"{ended.finished_at:%Y-%m-%d %H:%M:%S} UTC" in lines[str(ended.id)]
+    assert " UTC" not in lines[str(live.id)]
+
+
+def test_a_misspelt_state_is_told_from_an_empty_list() -> None:
+    assert "No state of this build: ded. It has ready, delayed," in jobs("ls", "--state", "ded")
+
+
+def test_a_message_that_ends_its_traceback_is_told_once() -> None:
+    job = add_job("dead", last_error="ValueError: see the history")
+    add_attempt(job, message="it was declined", traceback="Traceback: in charge()\nValueError: it was declined\n")
+    add_attempt(job, message="its worker was lost", traceback="")
+
+    printed = jobs("show", job.id)
+
+    assert printed.count("it was declined") == 1
+    assert printed.count("its worker was lost") == 1
+
+
 def test_a_list_goes_on_where_it_stopped() -> None:
     rows = [add_job("dead", number=n) for n in range(5)]
 
@@ -186,7 +212,7 @@ def test_filters_are_a_dry_run_without_write() -> None:
     printed = jobs("retry", "--name", "shop.charge")
     dry = as_json("retry", "--name", "shop.charge")
 
-    assert "A dry run: nothing was changed. --write would retry these 3 jobs." in printed
+    assert "A dry run: nothing was changed. --write would retry 3 jobs." in printed
     assert dry["dry_run"] is True
     assert [job["id"] for job in dry["jobs"]] == [str(job.id) for job in reversed(rows)]
     assert {job.state for job in Job.objects.all()} == {"dead"}

@@ -18,7 +18,7 @@ from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.inspection import repair
 from ultimat3_jobs.inspection.lists import Filters, Page, list_jobs, queues, search_jobs
 from ultimat3_jobs.inspection.masking import bounded, printable, shown
-from ultimat3_jobs.inspection.story import Story, instant, overview, tell
+from ultimat3_jobs.inspection.story import Story, failure_text, instant, overview, tell
 from ultimat3_jobs.models import Job, JobAttempt
 from ultimat3_jobs.states import LIVE, RETRYABLE, State
 
@@ -195,5 +195,4 @@ def _heading(attempt: JobAttempt) -> str:
 
 
 def _text(attempt: JobAttempt) -> str:
-    text = "\n".join(filter(None, (attempt.traceback.rstrip(), attempt.message.rstrip())))
-    return printable(bounded(text), lines=True)
+    return printable(bounded(failure_text(attempt)), lines=True)

@@ -109,10 +109,11 @@ class RepairingAdmin(ReadOnlyAdmin):
     def _ask(self, request: HttpRequest, repair: Repair, ids: Sequence[UUID], form: ReasonForm) -> HttpResponse:
         names = self.opts.verbose_name if len(ids) == 1 else self.opts.verbose_name_plural
         rows = self.rows(ids)
-        title = f"{repair.verb.capitalize()} {len(ids)} {names}?"
+        button = f"{repair.verb.capitalize()} {len(ids)} {names}"
         context = {
             **self.admin_site.each_context(request),
-            "title": title,
+            "title": f"{button}?",
+            "button": button,  # with its object: "Cancel" alone would read as a way out
             "opts": self.opts,
             "media": self.media,
             "repair": repair,

@@ -118,6 +118,12 @@ def instant(moment: datetime | None) -> str:
     return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
+def failure_text(attempt: JobAttempt) -> str:
+    """Return what is known of a failure: its traceback, and its message unless the traceback has it."""
+    traceback, message = attempt.traceback.rstrip(), attempt.message.rstrip()
+    return "\n".join(filter(None, (traceback, "" if message in traceback else message)))
+
+
 def error_line(job: Job) -> str:
     """Return the class and message of a job's last error in one bounded line."""
     text = job.last_error.rpartition("\nverdict:")[0] or job.last_error

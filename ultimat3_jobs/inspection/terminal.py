@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from ultimat3_jobs.inspection.lists import Page
 from ultimat3_jobs.inspection.masking import bounded, printable, shown
-from ultimat3_jobs.inspection.story import StagedStory, Story, instant, overview
+from ultimat3_jobs.inspection.story import StagedStory, Story, failure_text, instant, overview
 from ultimat3_jobs.models import Job, JobAttempt
 from ultimat3_jobs.states import RETRYABLE
 
@@ -21,7 +21,7 @@ def safe(text: str) -> str:
 def page(listed: Page) -> str:
     """A list: one line for each job, and under a dead letter the command that retries it."""
     lines = _table(
-        [("ID", "STATE", "ATTEMPT", "NAME", "QUEUE", "TENANT", "KEY", "WHY"), *map(_cells, listed.jobs)],
+        [("ID", "STATE", "ATTEMPT", "ENDED", "NAME", "QUEUE", "TENANT", "KEY", "WHY"), *map(_cells, listed.jobs)],
         [""] + [f"    python manage.py jobs retry {job.id}" if job.state in RETRYABLE else "" for job in listed.jobs],
     )
     if not listed.jobs:
@@ -110,13 +110,14 @@ def _attempt(attempt: JobAttempt) -> Iterator[str]:
         f"attempt {attempt.attempt} failed at {instant(attempt.finished_at)}: {printable(attempt.error_class)}"
         f" ({printable(attempt.decision)}{following})"
     )
-    yield from _indented(bounded("\n".join(filter(None, (attempt.traceback.rstrip(), attempt.message.rstrip())))))
+    yield from _indented(bounded(failure_text(attempt)))
 
 
 def _cells(job: Job) -> tuple[str, ...]:
     cells = (
         job.state,
         f"{job.attempt}/{job.max_attempts}",
+        instant(job.finished_at) or "-",
         job.name,
         job.queue,
         "-" if job.tenant_id is None else job.tenant_id,

@@ -124,6 +124,8 @@ class Command(BaseCommand):
             self._print_json(report.page(page))
             return
         self._print(terminal.page(page))
+        if unknown := sorted(set(filters.states) - set(State)):
+            self._print(f"No state of this build: {terminal.safe(', '.join(unknown))}. It has {', '.join(State)}.")
 
     def _show(self, options: dict[str, Any]) -> None:
         if options["id"]:
@@ -163,7 +165,7 @@ class Command(BaseCommand):
             self._print_json({"dry_run": True, **report.page(page)})
         else:
             self._print(terminal.page(page))
-            self._print(f"A dry run: nothing was changed. --write would {action} these {len(page.jobs)} jobs.")
+            self._print(f"A dry run: nothing was changed. --write would {action} {_count(len(page.jobs))}.")
 
     def _carry_out(
         self,
@@ -185,7 +187,7 @@ class Command(BaseCommand):
                 if one.done:
                     self._print(f"{one.id} {one.verdict}")
             if page is not None:
-                self._print(terminal.rest(page) or f"{sum(one.done for one in outcomes)} jobs, and there are no more.")
+                self._print(terminal.rest(page) or f"{_count(sum(one.done for one in outcomes))}, and there are no more.")
         if refusals:
             raise Refused("\n".join(terminal.safe(str(one)) for one in refusals))
 
@@ -242,6 +244,10 @@ def _add_json(parser: argparse.ArgumentParser) -> None:
 
 def _filters(options: dict[str, Any]) -> Filters:
     return Filters(states=tuple(options["state"]), **{name: options[name] for name in _FILTERS})
+
+
+def _count(number: int) -> str:
+    return f"{number} job{'' if number == 1 else 's'}"
 
 
 def _limit(text: str) -> int:
