@@ -187,7 +187,8 @@ class Command(BaseCommand):
                 if one.done:
                     self._print(f"{one.id} {one.verdict}")
             if page is not None:
-                self._print(terminal.rest(page) or f"{_count(sum(one.done for one in outcomes))}, and there are no more.")
+                done = _count(sum(one.done for one in outcomes))
+                self._print(terminal.rest(page) or f"{done}, and there are no more.")
         if refusals:
             raise Refused("\n".join(terminal.safe(str(one)) for one in refusals))
 
