@@ -6,6 +6,7 @@ import io
 import json
 import re
 import shlex
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -320,3 +321,20 @@ def test_the_exit_status_and_the_json_hold_from_the_shell(processes: Processes) 
         assert child.wait() == status, child.output()
         found = json.loads(child.output())
         assert (found["version"], found["error"]["code"]) == (1, code)
+
+
+@pytest.mark.parametrize(
+    ("url", "code", "fix"),
+    [
+        ("sqlite:///{folder}/empty.sqlite3", "X_MIGRATION_MISSING", "python manage.py migrate --database default"),
+        ("sqlite:///{folder}/gone/away.sqlite3", "X_DRIVER_UNAVAILABLE", "python manage.py check --database default"),
+    ],
+)
+def test_a_queue_that_cannot_be_read_says_what_mends_it(
+    processes: Processes, tmp_path: Path, url: str, code: str, fix: str
+) -> None:
+    child = processes.manage("jobs", "ls", "--json", env={"DATABASE_URL": url.format(folder=tmp_path)})
+
+    assert child.wait() == 1, child.output()
+    error = json.loads(child.output())["error"]
+    assert (error["code"], error["fix"]) == (code, fix)

@@ -7,14 +7,16 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NoReturn
 from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import DatabaseError
+from django.db import DatabaseError, connections
 
-from ultimat3_jobs.errors import AmbiguousId, DriverUnavailable, JobsError, UnknownJob
+from ultimat3_jobs.aliases import queue_alias
+from ultimat3_jobs.errors import AmbiguousId, DriverUnavailable, JobsError, MigrationMissing, UnknownJob
 from ultimat3_jobs.inspection import repair, report, terminal
 from ultimat3_jobs.inspection.ids import CANDIDATES, resolve
 from ultimat3_jobs.inspection.lists import LAST, MAX_PAGE, Filters, Page, list_jobs
@@ -103,10 +105,7 @@ class Command(BaseCommand):
             try:
                 getattr(self, f"_{options['action']}")(options)
             except DatabaseError as error:
-                raise DriverUnavailable(
-                    f"the queue's database refused: {str(error).strip().splitlines()[0] if str(error) else error!r}",
-                    fix="run `python manage.py migrate --check ultimat3_jobs`, then this command again",
-                ) from error
+                raise _unusable(error) from error
         except JobsError as error:
             if not as_json:
                 raise CommandError(terminal.safe(str(error))) from error
@@ -245,6 +244,19 @@ def _add_json(parser: argparse.ArgumentParser) -> None:
 
 def _filters(options: dict[str, Any]) -> Filters:
     return Filters(states=tuple(options["state"]), **{name: options[name] for name in _FILTERS})
+
+
+def _unusable(error: DatabaseError) -> DriverUnavailable:
+    """What a database error says about the queue: most often that `migrate` has not been run there."""
+    alias = queue_alias()
+    # A database that cannot be asked is away, or in a transaction that is broken.
+    with suppress(DatabaseError), connections[alias].cursor() as cursor:
+        if "x_jobs" not in connections[alias].introspection.table_names(cursor):
+            return MigrationMissing(
+                f"{alias!r} has no tables of ultimat3_jobs", fix=f"python manage.py migrate --database {alias}"
+            )
+    first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+    return DriverUnavailable(f"the queue's database refused: {first}", fix=f"python manage.py check --database {alias}")
 
 
 def _count(number: int) -> str:
