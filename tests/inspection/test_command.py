@@ -182,6 +182,30 @@ def test_what_became_of_staged_work_is_told(outcome: str | None, words: str) -> 
     assert ("has been deleted since" in told["why"]) == (gone is not None)
 
 
+def test_what_was_set_aside_is_listed_with_the_command_that_retries_it() -> None:
+    entry, waiting = add_staged(), add_staged(outcome=None)
+
+    printed = jobs("ls", "--staged", "set_aside")
+
+    assert "its key is held by another input" in printed
+    assert commands(printed) == [f"python manage.py jobs retry {entry.id}"]
+    assert str(waiting.id) not in printed
+    (found,) = as_json("ls", "--staged", "set_aside")["staged"]
+    assert (found["id"], found["command"]) == (str(entry.id), f"python manage.py jobs retry {entry.id}")
+    (found,) = as_json("ls", "--staged", "waiting")["staged"]
+    assert (found["id"], found["command"]) == (str(waiting.id), None)
+    with pytest.raises(CommandError, match="no other filters"):
+        jobs("ls", "--staged", "waiting", "--queue", "mail")
+
+
+def test_lists_of_staged_work_are_bounded() -> None:
+    assert jobs("ls", "--staged", "newest") == "no staged work was found\n"
+    rows = [add_staged(outcome=outcome) for outcome in (None, None, "set_aside", "set_aside")]
+
+    assert "There are more than 1: --limit" in jobs("ls", "--staged", "waiting", "--limit", 1)
+    assert f"There are more: --before {rows[3].id}" in jobs("ls", "--staged", "set_aside", "--limit", 1)
+
+
 def test_a_set_aside_row_is_retried_by_its_id() -> None:
     entry, waiting = add_staged(), add_staged(None)
     (command,) = commands(jobs("show", entry.id))

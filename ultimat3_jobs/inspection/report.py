@@ -10,6 +10,7 @@ from ultimat3_jobs.errors import JobsError
 from ultimat3_jobs.inspection.lists import Page
 from ultimat3_jobs.inspection.masking import masked
 from ultimat3_jobs.inspection.repair import Outcome
+from ultimat3_jobs.inspection.staged import StagedPage, staged_command
 from ultimat3_jobs.inspection.story import StagedStory, Story
 from ultimat3_jobs.models import Job, JobAttempt, OutboxEntry
 from ultimat3_jobs.states import LIVE, RETRYABLE
@@ -39,6 +40,15 @@ def page(listed: Page) -> dict[str, Any]:
     """A list of jobs."""
     return {
         "jobs": [job(one) for one in listed.jobs],
+        "before": _plain(listed.before),
+        "walked": listed.walked,
+    }
+
+
+def staged_page(listed: StagedPage) -> dict[str, Any]:
+    """A list of outbox rows, each with the command that mends it."""
+    return {
+        "staged": [{**_fields(one, _ENTRY), "command": staged_command(one)} for one in listed.entries],
         "before": _plain(listed.before),
         "walked": listed.walked,
     }

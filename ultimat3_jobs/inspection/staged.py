@@ -53,6 +53,12 @@ def staged_rows(ids: Iterable[UUID]) -> dict[UUID, OutboxEntry]:
     return found
 
 
+def staged_command(entry: OutboxEntry) -> str | None:
+    """Return the command that gives a row back to the relay, where there is something to give back."""
+    set_aside = entry.outcome == OutboxEntry.Outcome.SET_ASIDE
+    return f"python manage.py jobs retry {entry.id}" if set_aside else None
+
+
 def search_staged(text: str, *, limit: int) -> StagedPage:
     """Return the outbox rows whose ids begin as `text` does."""
     found = staged_rows(search_staged_by_id(text, limit=limit))

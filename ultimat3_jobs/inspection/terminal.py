@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from ultimat3_jobs.inspection.lists import Page
 from ultimat3_jobs.inspection.masking import bounded, printable, shown
+from ultimat3_jobs.inspection.staged import StagedPage, staged_command
 from ultimat3_jobs.inspection.story import StagedStory, Story, failure_text, instant, overview
-from ultimat3_jobs.models import Job, JobAttempt
+from ultimat3_jobs.models import Job, JobAttempt, OutboxEntry
 from ultimat3_jobs.states import RETRYABLE
 
 MAX_CELL = 60
@@ -29,10 +30,21 @@ def page(listed: Page) -> str:
     return "\n".join([*lines, *filter(None, [rest(listed)])])
 
 
-def rest(listed: Page) -> str:
+def staged_page(listed: StagedPage) -> str:
+    """A list of outbox rows: one line for each, and under what was set aside the command that retries it."""
+    lines = _table(
+        [("ID", "OUTCOME", "STAGED", "NAME", "QUEUE", "TENANT", "KEY", "WHY"), *map(_staged_cells, listed.entries)],
+        [""] + [f"    {mend}" if (mend := staged_command(entry)) else "" for entry in listed.entries],
+    )
+    if not listed.entries:
+        lines = ["no staged work was found"]
+    return "\n".join([*lines, *filter(None, [rest(listed)])])
+
+
+def rest(listed: Page | StagedPage) -> str:
     """How to go on where a list is not the whole of it, or nothing."""
     if listed.before is None:
-        return ""
+        return "" if listed.walked is None else f"There are more than {listed.walked}: --limit shows more at once"
     if listed.walked is not None:
         return f"Only the newest {listed.walked} candidates were looked at; to look further: --before {listed.before}"
     return f"There are more: --before {listed.before}"
@@ -125,6 +137,19 @@ def _cells(job: Job) -> tuple[str, ...]:
         overview(job),
     )
     return (str(job.id), *map(_cell, cells))
+
+
+def _staged_cells(entry: OutboxEntry) -> tuple[str, ...]:
+    cells = (
+        entry.outcome or "waiting",
+        instant(entry.staged_at),
+        entry.name,
+        entry.queue,
+        "-" if entry.tenant_id is None else entry.tenant_id,
+        entry.idempotency_key,
+        entry.error,
+    )
+    return (str(entry.id), *map(_cell, cells))
 
 
 def _cell(text: str) -> str:

@@ -20,6 +20,7 @@ from ultimat3_jobs.errors import AmbiguousId, DriverUnavailable, JobsError, Migr
 from ultimat3_jobs.inspection import repair, report, terminal
 from ultimat3_jobs.inspection.ids import CANDIDATES, resolve
 from ultimat3_jobs.inspection.lists import LAST, MAX_PAGE, Filters, Page, list_jobs
+from ultimat3_jobs.inspection.staged import WHICH, list_staged
 from ultimat3_jobs.inspection.story import tell
 from ultimat3_jobs.states import LIVE, RETRYABLE, State
 from ultimat3_jobs.text import fault_of_text
@@ -73,7 +74,9 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, parser_class=Parser)
         ls = actions.add_parser("ls", help="list jobs, the newest first")
+        self._parsers["ls"] = ls
         _add_filters(ls)
+        ls.add_argument("--staged", choices=WHICH, help="rows of the outbox instead of jobs; without other filters")
         ls.add_argument("--limit", type=_limit, default=50, help="jobs at most, up to 1000 (default: 50)")
         ls.add_argument("--before", type=UUID, default=LAST, metavar="ID", help="only jobs older than this id")
         _add_json(ls)
@@ -118,6 +121,9 @@ class Command(BaseCommand):
 
     def _ls(self, options: dict[str, Any]) -> None:
         filters = _filters(options)
+        if options["staged"]:
+            self._ls_staged(filters, options)
+            return
         page = list_jobs(filters, limit=options["limit"], before=options["before"])
         if options["json"]:
             self._print_json(report.page(page))
@@ -125,6 +131,15 @@ class Command(BaseCommand):
         self._print(terminal.page(page))
         if unknown := sorted(set(filters.states) - set(State)):
             self._print(f"No state of this build: {terminal.safe(', '.join(unknown))}. It has {', '.join(State)}.")
+
+    def _ls_staged(self, filters: Filters, options: dict[str, Any]) -> None:
+        if filters != Filters():
+            self._parsers["ls"].error("--staged takes no other filters")
+        page = list_staged(options["staged"], limit=options["limit"], before=options["before"])
+        if options["json"]:
+            self._print_json(report.staged_page(page))
+        else:
+            self._print(terminal.staged_page(page))
 
     def _show(self, options: dict[str, Any]) -> None:
         if options["id"]:
