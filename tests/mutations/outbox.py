@@ -641,7 +641,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="retry: only what was set aside",
         file="ultimat3_jobs/sql/postgresql/retry_staged.sql",
-        old=" AND o.outcome = 'set_aside'",
+        old="    WHERE o.outcome = 'set_aside'\n",
         new="",
         test="tests/outbox/test_aliases.py::test_what_was_set_aside_is_found_in_its_outbox",
         vendors=POSTGRESQL,
@@ -653,6 +653,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         new="",
         test="tests/outbox/test_aliases.py::test_what_was_set_aside_is_found_in_its_outbox",
         vendors=SQLITE,
+    ),
+    Mutation(
+        guard="retry: rows are locked in one order",
+        file="ultimat3_jobs/sql/postgresql/retry_staged.sql",
+        old="    ORDER BY o.id\n",
+        new="",
+        test="tests/outbox/test_repair.py::test_retries_lock_in_one_order_whatever_the_order_of_the_batch",
+        vendors=POSTGRESQL,
     ),
     Mutation(
         guard="retry: in every outbox",

@@ -132,7 +132,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="connections: cursors that are left open",
         file="ultimat3_jobs/worker/connections.py",
-        old="            _close_cursors(connection.alias)\n",
+        old="            watch.close_cursors(connection.alias)\n",
         new="",
         test="tests/worker/test_connections.py::test_the_outcome_is_stored_and_the_next_job_gets_a_sound_connection[hold_a_read_in_the_middle-ends well]",
         vendors=SQLITE,

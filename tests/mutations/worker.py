@@ -413,8 +413,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="connections: a changed session",
         file="ultimat3_jobs/worker/connections.py",
-        old="        _thread.changed.add(alias)\n",
-        new="        pass\n",
+        old="            self.changed.add(alias)\n",
+        new="            pass\n",
         test="tests/worker/test_connections.py::test_what_a_body_sets_for_its_session_is_not_seen_by_the_next",
         vendors=POSTGRESQL,
     ),

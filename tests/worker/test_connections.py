@@ -290,6 +290,35 @@ def test_what_a_body_sets_for_its_session_is_not_seen_by_the_next(statement: str
     assert (seen[0][0] == seen[1][0]) is kept
 
 
+def test_a_body_may_share_its_connection_with_a_thread_and_what_that_changes_is_known() -> None:
+    seen: list[Any] = []
+    statements = {"postgresql": "SET lock_timeout = 7", "sqlite": "PRAGMA cache_size = 7"}
+
+    @job(name="t.sharer", idempotency_key="{n}", tenant=NO_TENANT, retry=Retry(attempts=1))
+    def sharer(run: Run, n: int) -> None:
+        seen.append(session())
+        own = connections["default"]
+        own.inc_thread_sharing()
+        failed: list[Exception] = []
+
+        def change() -> None:
+            try:
+                with own.cursor() as cursor:
+                    cursor.execute(statements[own.vendor])
+            except Exception as error:
+                failed.append(error)
+
+        in_another_thread(change)
+        own.dec_thread_sharing()
+        assert failed == []
+
+    sharer.enqueue(1), sharer.enqueue(2)
+    run_due(concurrency=1)
+
+    assert states() == {"done": 2}
+    assert seen[0] != seen[1]
+
+
 def test_a_callers_transaction_is_never_touched() -> None:
     Organization.objects.create(name="before")
 

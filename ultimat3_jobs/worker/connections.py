@@ -45,10 +45,9 @@ def prepare_connections() -> frozenset[str]:
     """
     idle = monotonic() - getattr(_thread, "used_at", 0.0) > LONG_IDLE
     in_transaction = set()
-    _thread.changed = set()
-    _thread.cursors = WeakSet()
+    _thread.watch = watch = _Watch(getattr(_thread, "watch", None))
     for connection in connections.all():
-        connection.execute_wrappers.append(_watch_the_session)
+        connection.execute_wrappers.append(watch)
         if connection.in_atomic_block or not connection.autocommit:
             if connection.connection is not None:
                 in_transaction.add(connection.alias)
@@ -67,12 +66,14 @@ def replace_spoilt_connections(in_transaction: frozenset[str] = frozenset()) -> 
     Args:
         in_transaction: what `prepare_connections` returned: never touched.
     """
+    watch: _Watch = getattr(_thread, "watch", None) or _Watch(None)
+    _thread.watch = watch.outer
     for connection in connections.all(initialized_only=True):
         with contextlib.suppress(ValueError):
-            connection.execute_wrappers.remove(_watch_the_session)
+            connection.execute_wrappers.remove(watch)
         if connection.alias not in in_transaction:
-            _close_cursors(connection.alias)
-            _drop_unless(connection, partial(_clean, connection))
+            watch.close_cursors(connection.alias)
+            _drop_unless(connection, partial(_clean, connection, watch))
     _thread.used_at = monotonic()
 
 
@@ -93,12 +94,12 @@ def _drop_unless(connection: BaseDatabaseWrapper, sound: Callable[[], bool]) -> 
     del connections[connection.alias]
 
 
-def _clean(connection: BaseDatabaseWrapper) -> bool:
+def _clean(connection: BaseDatabaseWrapper, watch: _Watch) -> bool:
     if connection.in_atomic_block or connection.needs_rollback or connection.closed_in_transaction:
         return False
     if connection.connection is None:
         return not connection.allow_thread_sharing
-    if connection.allow_thread_sharing or connection.alias in getattr(_thread, "changed", ()):
+    if connection.allow_thread_sharing or connection.alias in watch.changed:
         return False
     if connection.autocommit != connection.settings_dict["AUTOCOMMIT"]:
         return False
@@ -107,22 +108,29 @@ def _clean(connection: BaseDatabaseWrapper) -> bool:
     return not connection.errors_occurred or connection.is_usable()
 
 
-def _watch_the_session(execute: Any, sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
-    """Note where a body changes its session, such as its `search_path`: nobody can tell how to change it back."""
-    alias = context["connection"].alias
-    text = str(sql)[:_LONGEST_LOOK]
-    if _CHANGES_THE_SESSION.search(text) or _CALLS_THE_SESSION.search(text):
-        _thread.changed.add(alias)
-    _thread.cursors.add(context["cursor"])
-    return execute(sql, params, many, context)
+class _Watch:
+    """Wraps the statements of one run. A body may share its connection with threads of its own: they are seen too."""
 
+    def __init__(self, outer: _Watch | None) -> None:
+        self.outer = outer
+        self.changed: set[str] = set()
+        self._cursors: WeakSet[Any] = WeakSet()
 
-def _close_cursors(alias: str) -> None:
-    """Close what a body left open and somebody still holds: on SQLite a read in the middle keeps its snapshot."""
-    for cursor in list(getattr(_thread, "cursors", ())):
-        if cursor.db.alias == alias:
-            with contextlib.suppress(Exception):
-                cursor.close()
+    def __call__(self, execute: Any, sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
+        """Note where a body changes its session, such as its `search_path`: nobody can tell how to change it back."""
+        alias = context["connection"].alias
+        text = str(sql)[:_LONGEST_LOOK]
+        if _CHANGES_THE_SESSION.search(text) or _CALLS_THE_SESSION.search(text):
+            self.changed.add(alias)
+        self._cursors.add(context["cursor"])
+        return execute(sql, params, many, context)
+
+    def close_cursors(self, alias: str) -> None:
+        """Close what a body left open and somebody still holds: on SQLite a read in the middle keeps its snapshot."""
+        for cursor in list(self._cursors):
+            if cursor.db.alias == alias:
+                with contextlib.suppress(Exception):
+                    cursor.close()
 
 
 def _in_raw_transaction(connection: BaseDatabaseWrapper) -> bool:

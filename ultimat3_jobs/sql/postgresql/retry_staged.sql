@@ -1,6 +1,15 @@
 -- Gives outbox rows that were set aside back to the relay, their tries anew.
+WITH aside AS MATERIALIZED (
+    SELECT o.id
+    FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid)
+    JOIN x_outbox AS o ON o.id = r.id
+    WHERE o.outcome = 'set_aside'
+    -- In one order for everyone: two batches never wait for one another in a ring.
+    ORDER BY o.id
+    FOR UPDATE OF o
+)
 UPDATE x_outbox AS o
 SET outcome = NULL, job_id = NULL, attempts = 0, error = ''
-FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid)
-WHERE o.id = r.id AND o.outcome = 'set_aside'
+FROM aside
+WHERE o.id = aside.id
 RETURNING o.id, o.name;
