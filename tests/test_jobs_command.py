@@ -147,7 +147,8 @@ def test_those_that_can_be_retried_are_although_others_are_refused() -> None:
 def test_the_fix_for_a_running_job_is_a_command_that_retries_it_once_it_is_dead(processes: Processes) -> None:
     declare()
     queued = declared[0].enqueue(1)
-    get_driver().claim(worker="w1", limit=1, lease=timedelta(seconds=-1), queues=QueueSelection())
+    (claimed,) = get_driver().claim(worker="w1", limit=1, lease=timedelta(seconds=-1), queues=QueueSelection())
+    assert get_driver().begin([claimed.claim]) == [True]
     refusal = refused(queued.id)
     assert f"job {queued.id} is running" in refusal
     get_driver().sweep(limit=10)

@@ -148,7 +148,7 @@ class MigrationMissing(DriverUnavailable):
 
 
 class TransactionBroken(JobsError):
-    """In a test: a body caught a database error that had broken the transaction around it."""
+    """A body broke the transaction around it: an atomic job's, or, in a test, the caller's."""
 
     code = "X_TRANSACTION_BROKEN"
 

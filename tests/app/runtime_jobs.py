@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 
+from django.db import transaction
+
 from tests.app.models import Effect
 from ultimat3_jobs import NO_TENANT, AsyncRun, Retry, Run, job
 
@@ -26,6 +28,21 @@ def forking(run: Run, label: str, fails: bool = False) -> str:
         return "in the child"
     _, status = os.waitpid(child, 0)
     Effect.objects.create(label=label, detail=str(os.waitstatus_to_exitcode(status)), pid=os.getpid())
+    return "in the parent"
+
+
+@job(idempotency_key="{label}", tenant=NO_TENANT, retry=Retry(attempts=1), atomic=True)
+def forking_after_the_commit(run: Run, label: str) -> str:
+    """Leave a hook that forks, whose child ends as a program does."""
+
+    def hook() -> None:
+        child = os.fork()
+        if child == 0:
+            raise SystemExit(7)
+        _, status = os.waitpid(child, 0)
+        Effect.objects.create(label=label, detail=str(os.waitstatus_to_exitcode(status)), pid=os.getpid())
+
+    transaction.on_commit(hook)
     return "in the parent"
 
 

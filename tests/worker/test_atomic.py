@@ -19,11 +19,12 @@ from tests.working import age, declare, history, row, run_due, working
 from ultimat3_jobs import NO_TENANT, Aborted, AsyncRun, Retry, Run, job
 from ultimat3_jobs.drivers import Capability, get_driver
 from ultimat3_jobs.drivers.database.driver import DatabaseDriver
-from ultimat3_jobs.errors import DeclarationInvalid
+from ultimat3_jobs.errors import DeclarationInvalid, JobsError
 from ultimat3_jobs.models import Job as JobRow
 from ultimat3_jobs.models import OutboxEntry
 from ultimat3_jobs.records import Ack, QueueSelection
 from ultimat3_jobs.worker import atomic, loop
+from ultimat3_jobs.worker.inflight import ActiveRun, Inflight
 
 pytestmark = pytest.mark.usefixtures("queue")
 
@@ -65,6 +66,79 @@ def test_what_a_body_writes_and_its_result_are_there_together() -> None:
     assert (row(queued).state, row(queued).result, row(queued).attempt) == ("done", {"n": 7}, 1)
     assert written() == 1
     assert history(queued) == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "COMMIT",
+        " -- all of it\n/* now */ rollback work;",
+        "END",
+        "ABORT",
+        "PREPARE TRANSACTION 'later'",
+        "SELECT 1; COMMIT;",
+    ],
+)
+def test_a_body_cannot_end_the_transaction_of_its_ack(statement: str) -> None:
+    def body(run: Run, n: int) -> None:
+        write(run, n)
+        with contextlib.suppress(JobsError), connection.cursor() as cursor:
+            cursor.execute(statement)
+        assert connection.in_atomic_block
+        write(run, n)
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+
+    queued = declare(body, atomic=True, retry=ONCE).enqueue(1)
+    run_due()
+
+    assert (row(queued).state, row(queued).error_class) == ("dead", "ultimat3_jobs.errors.TransactionBroken")
+    assert written() == 0
+
+
+def test_savepoints_are_the_affair_of_an_atomic_body() -> None:
+    def body(run: Run, n: int) -> None:
+        with contextlib.suppress(ValueError), transaction.atomic():
+            write(run, n)
+            raise ValueError
+        with connection.cursor() as cursor:
+            for statement in ("SAVEPOINT mine", "ROLLBACK TO mine", "ROLLBACK TRANSACTION TO SAVEPOINT mine"):
+                cursor.execute(statement)
+            cursor.execute("SELECT '; rollback' /* ; commit */")
+        write(run, n)
+
+    queued = declare(body, atomic=True).enqueue(1)
+    run_due()
+
+    assert (row(queued).state, written()) == ("done", 1)
+
+
+@pytest.mark.parametrize("savepoint", [True, False])
+def test_a_body_that_leaves_a_block_open_has_failed(savepoint: bool) -> None:
+    def body(run: Run, n: int) -> None:
+        write(run, n)
+        transaction.atomic(savepoint=savepoint).__enter__()
+        write(run, n)
+
+    queued = declare(body, atomic=True, retry=ONCE).enqueue(1)
+    run_due()
+
+    assert (row(queued).state, row(queued).error_class) == ("dead", "ultimat3_jobs.errors.TransactionBroken")
+    assert written() == 0
+
+
+def test_a_body_that_fails_in_a_block_it_left_open_leaves_nothing_open() -> None:
+    declare(write, atomic=True).enqueue(1)
+    lease = timedelta(seconds=30)
+    (claimed,) = get_driver().claim(worker="w", limit=1, lease=lease, queues=QueueSelection())
+    ending = atomic.AtomicEnding(get_driver(), Inflight(), ActiveRun(claimed, confirmed_at=0.0), lease=lease)
+
+    with pytest.raises(ValueError, match="halfway"), ending.transaction():
+        transaction.atomic().__enter__()
+        raise ValueError("halfway")
+
+    assert not connection.in_atomic_block
+    assert not connection.savepoint_ids
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1), Aborted("stop")], ids=repr)
@@ -205,9 +279,12 @@ def test_a_commit_whose_answer_is_lost_is_known_by_what_it_left(
     assert len(logged(caplog, "jobs.atomic.error-after-commit")) == (1 if after else 0)
 
 
-def test_a_hook_that_fails_after_the_commit_costs_no_second_run(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt])
+def test_a_hook_that_fails_after_the_commit_costs_no_second_run(
+    kind: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
     def hook() -> None:
-        raise ValueError("the hook")
+        raise kind("the hook")
 
     def body(run: Run, n: int) -> None:
         write(run, n)
@@ -217,7 +294,8 @@ def test_a_hook_that_fails_after_the_commit_costs_no_second_run(caplog: pytest.L
     run_due()
 
     assert (row(queued).state, written(), history(queued)) == ("done", 1, [])
-    assert [fields["error"] for fields in logged(caplog, "jobs.atomic.error-after-commit")] == ["ValueError"]
+    assert [fields["error"] for fields in logged(caplog, "jobs.atomic.error-after-commit")] == [kind.__name__]
+    assert logged(caplog, "jobs.job.retrying") == []
 
 
 @pytest.mark.postgresql_only(reason="SQLite locks the whole database, not a row")
@@ -281,30 +359,30 @@ def test_a_body_that_calls_for_a_rollback_fails_and_leaves_nothing() -> None:
 
 
 @pytest.mark.sqlite_only(reason="on SQLite a transaction that has read may not write once another has written")
-def test_a_body_that_reads_before_it_writes_may_write_whatever_others_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where transactions are deferred, which is Django's default for SQLite."""
-    monkeypatch.delitem(connection.settings_dict["OPTIONS"], "transaction_mode")
-    others: list[threading.Thread] = []
+def test_a_body_that_reads_before_it_writes_never_meets_a_locked_database(
+    monkeypatch: pytest.MonkeyPatch, in_threads: InThreads
+) -> None:
+    # As in a project that leaves the mode out: one that begins IMMEDIATE has its turn anyway.
+    monkeypatch.setitem(connections.settings["default"]["OPTIONS"], "transaction_mode", "DEFERRED")
 
-    def other() -> None:
-        try:
-            Effect.objects.create(label="other")
-        finally:
-            connections.close_all()
+    def another() -> str:
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA busy_timeout = 50")
+            try:
+                Effect.objects.create(label="other")
+            except OperationalError:
+                return "waits"
+        return "has written"
 
     def body(run: Run, n: int) -> None:
-        assert written() == 0
-        others.append(threading.Thread(target=other))
-        others[0].start()
-        others[0].join(0.2)  # without the write lock it would be over by now, and the next line fail
+        written()
+        assert in_threads(another) == ["waits"]
         write(run, n)
 
     queued = declare(body, atomic=True, retry=ONCE).enqueue(1)
     run_due(concurrency=1)
-    others[0].join()
 
     assert (row(queued).state, row(queued).last_error, written()) == ("done", "", 1)
-    assert Effect.objects.filter(label="other").exists()
 
 
 @pytest.mark.parametrize(("long", "leases_a_body"), [(0.0, 3), (60.0, 1e9), (60.0, 3)])

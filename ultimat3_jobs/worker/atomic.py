@@ -8,23 +8,35 @@ can be renewed.
 from __future__ import annotations
 
 import logging
+import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 from django.db import connections, transaction
 
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.drivers import Capability, Driver
-from ultimat3_jobs.errors import DriverUnavailable, LeaseLost
+from ultimat3_jobs.errors import DriverUnavailable, LeaseLost, TransactionBroken
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.records import Ack
+from ultimat3_jobs.worker.forks import leave_if_forked
 from ultimat3_jobs.worker.inflight import ActiveRun, Inflight, monotonic
 
 LONG = 5.0
 """Seconds from which an atomic body is logged: its open transaction holds up the vacuum of every table."""
 LEASES_A_BODY = 3
 """Where writers take turns, a lease should be this many times longer than the longest atomic body."""
+
+# What ends a transaction, as a statement of its own or as the last of several. A savepoint is the body's own affair.
+_ENDS_THE_TRANSACTION = re.compile(
+    r"\A(?:\s|;|/\*.*?\*/|--[^\n]*\n)*"
+    r"(?:COMMIT\b|END\b|ABORT\b|PREPARE\s+TRANSACTION\b|ROLLBACK\b(?!\s+(?:(?:WORK|TRANSACTION)\s+)?TO\b))"
+    r"|;\s*(?:COMMIT|ABORT|ROLLBACK)(?:\s+(?:WORK|TRANSACTION))?[\s;]*\Z",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 class AtomicEnding:
@@ -40,6 +52,7 @@ class AtomicEnding:
         self._inflight = inflight
         self._active = active
         self._landed = False
+        self._alias, self._depth = "", 0
         self.taken = False
 
     @contextmanager
@@ -49,6 +62,7 @@ class AtomicEnding:
         Raises:
             LeaseLost: where the claim owns the job no longer. The transaction is rolled back.
             DriverUnavailable: where the queue cannot share a transaction with the body.
+            TransactionBroken: where the body would end the transaction, or left a block of it open.
         """
         if Capability.JOINS_TRANSACTION not in self._driver.capabilities:
             raise DriverUnavailable(
@@ -57,12 +71,17 @@ class AtomicEnding:
             )
         alias = queue_alias()
         began_at = monotonic()
+        process = os.getpid()
         try:
             with transaction.atomic(using=alias, durable=True):
                 # Before the body reads: SQLite refuses a transaction that has read and then comes to write.
                 self._driver.take_turn()
-                yield self._finish
-        except Exception as error:
+                with self._kept_whole(alias):
+                    yield self._finish
+            leave_if_forked(process)  # a hook that ran after the commit may have forked
+        # SystemExit and the like too: raised by a hook, they come after the commit.
+        except BaseException as error:
+            leave_if_forked(process, error)
             if not (self._landed and self._is_committed(alias)):
                 raise
             # Either the answer to the commit was lost, or a hook that ran after it raised.
@@ -77,7 +96,37 @@ class AtomicEnding:
         finally:
             self._warn_of_length(monotonic() - began_at)
 
+    @contextmanager
+    def _kept_whole(self, alias: str) -> Iterator[None]:
+        """Keep the body from ending the transaction: what it wrote would be there without the ack, or the reverse."""
+        connection = connections[alias]
+        self._alias, self._depth = alias, len(connection.atomic_blocks)
+        with connection.execute_wrapper(self._refuse_its_end):
+            try:
+                yield
+            except BaseException as error:
+                # Or the end of our own block would be taken for that of one which the body left open.
+                while len(connection.atomic_blocks) > self._depth:
+                    connection.atomic_blocks[-1].__exit__(type(error), error, None)
+                raise
+
+    def _refuse_its_end(self, execute: Any, sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
+        text = sql.as_string(None) if hasattr(sql, "as_string") else str(sql)
+        if _ENDS_THE_TRANSACTION.search(text):
+            raise self._broken("would end the transaction that it shares with its ack, by a statement of its own")
+        return execute(sql, params, many, context)
+
+    def _broken(self, what: str) -> TransactionBroken:
+        return TransactionBroken(
+            f"the body of the atomic job {self._active.job.name} {what}; what it wrote is undone",
+            fix="with transaction.atomic(): ...  # a part that can be undone by itself; or declare the job without "
+            "atomic=True",
+        )
+
     def _finish(self, result: str | None) -> None:
+        connection = connections[self._alias]
+        if not connection.in_atomic_block or len(connection.atomic_blocks) != self._depth:
+            raise self._broken("left a transaction.atomic() block open, or closed one that is not its own")
         claim = self._active.job.claim
         self.taken = self._inflight.end(self._active)
         if not self.taken:

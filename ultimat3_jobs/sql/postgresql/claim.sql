@@ -25,6 +25,7 @@ WITH RECURSIVE queues AS (
 heads AS (
     -- Each step holds, of every served queue, the first row that no step has passed. The next step passes the best.
     -- `suspect`: 1 where the best is of a worker that went silent; `passed`: how many such the steps before have passed.
+    -- Once those are enough, the rest of them is skipped where the following row is read: a step costs more.
     SELECT
         row_number() OVER best AS place, first_value(least(lapses, 1)) OVER best AS suspect, 0 AS passed,
         queue, priority, run_at, id, lapses
@@ -47,6 +48,7 @@ heads AS (
                 AND j.queue = h.queue
                 AND j.priority = h.priority
                 AND (j.run_at, j.id) > (h.run_at, h.id)
+                AND (j.lapses = 0 OR h.passed + h.suspect < :lapsed)
             ORDER BY j.run_at, j.id
             LIMIT 1
         )
@@ -54,7 +56,11 @@ heads AS (
         (
             SELECT j.queue, j.priority, j.run_at, j.id, j.lapses
             FROM x_jobs AS j
-            WHERE h.place = 1 AND j.state = 'ready' AND j.queue = h.queue AND j.priority < h.priority
+            WHERE h.place = 1
+                AND j.state = 'ready'
+                AND j.queue = h.queue
+                AND j.priority < h.priority
+                AND (j.lapses = 0 OR h.passed + h.suspect < :lapsed)
             ORDER BY j.priority DESC, j.run_at, j.id
             LIMIT 1
         )

@@ -1,17 +1,17 @@
 -- Takes at most :limit due jobs of the served queues, in the order (priority, run_at, id), each under its own token.
 -- Of jobs whose earlier worker went silent at most :lapsed are taken, and the rest of those is passed over: one of them
 -- may be what ended it.
-WITH RECURSIVE queues (queue, priority, run_at, id) AS (
+WITH RECURSIVE queues (queue, priority, run_at, id, lapses) AS (
     -- Each queue with its first row.
     SELECT * FROM (
-        SELECT queue, priority, run_at, id
+        SELECT queue, priority, run_at, id, lapses
         FROM x_jobs
         WHERE state = 'ready'
         ORDER BY queue, priority DESC, run_at, id
         LIMIT 1
     )
     UNION ALL
-    SELECT following.queue, following.priority, following.run_at, following.id
+    SELECT following.queue, following.priority, following.run_at, following.id, following.lapses
     FROM queues AS q
     CROSS JOIN x_jobs AS following
     WHERE following.id = (
@@ -24,14 +24,16 @@ WITH RECURSIVE queues (queue, priority, run_at, id) AS (
 ),
 -- The queues are merged row by row: the best row that is at hand is taken and the one behind it in its queue comes to
 -- hand. Only rows that are taken are read, and one more of each queue.
-passed (queue, priority, run_at, id) AS (
-    SELECT queue, priority, run_at, id
+-- `suspects`: how many of the rows passed in this queue are of workers that went silent. Once those are enough, the rest
+-- of them is skipped where the following row is read: a step costs more.
+passed (queue, priority, run_at, id, suspects) AS (
+    SELECT queue, priority, run_at, id, lapses > 0
     FROM queues
     WHERE (json_array_length(:only) = 0 OR queue IN (SELECT o.value FROM json_each(:only) AS o))
         AND queue NOT IN (SELECT e.value FROM json_each(:excluded) AS e)
     UNION ALL
     -- The plus signs: between two columns of text SQLite would search the index by run_at alone and read all its equals.
-    SELECT behind.queue, behind.priority, behind.run_at, behind.id
+    SELECT behind.queue, behind.priority, behind.run_at, behind.id, c.suspects + (behind.lapses > 0)
     FROM passed AS c
     CROSS JOIN x_jobs AS behind
     WHERE behind.id = coalesce(
@@ -42,13 +44,17 @@ passed (queue, priority, run_at, id) AS (
                 AND j.queue = c.queue
                 AND j.priority = c.priority
                 AND (j.run_at, j.id) > (+c.run_at, +c.id)
+                AND (j.lapses = 0 OR c.suspects < :lapsed)
             ORDER BY j.run_at, j.id
             LIMIT 1
         ),
         (
             SELECT j.id
             FROM x_jobs AS j
-            WHERE j.state = 'ready' AND j.queue = c.queue AND j.priority < c.priority
+            WHERE j.state = 'ready'
+                AND j.queue = c.queue
+                AND j.priority < c.priority
+                AND (j.lapses = 0 OR c.suspects < :lapsed)
             ORDER BY j.priority DESC, j.run_at, j.id
             LIMIT 1
         )
