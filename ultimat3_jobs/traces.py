@@ -19,6 +19,7 @@ _MAX_CHAIN_OF_MEMBER = 3
 _MAX_MEMBERS = 10
 _MAX_DEPTH = 2  # groups inside groups
 _MAX_NOTES = 10
+_CALLERS = ("ultimat3_jobs.worker.", "concurrent.futures.")
 _FIRST_FRAMES, _LAST_FRAMES = 100, 200
 _DIRECT = "\n\nThe above exception was the direct cause of the following exception:\n"
 _MEANWHILE = "\n\nDuring handling of the above exception, another exception occurred:\n"
@@ -84,7 +85,19 @@ def _format_one(error: BaseException, depth: int) -> str:
     return "\n".join(lines)
 
 
+def _from_the_body(tb: TracebackType) -> TracebackType:
+    """Leave out how the worker came to the body: it is the same for all, and what matters is below."""
+    first: TracebackType | None = tb
+    while first is not None:
+        module = first.tb_frame.f_globals.get("__name__")
+        if not (type(module) is str and module.startswith(_CALLERS)):
+            return first
+        first = first.tb_next
+    return tb
+
+
 def _frames(tb: TracebackType) -> str:
+    tb = _from_the_body(tb)
     count, last = 0, tb
     while last.tb_next:
         count, last = count + 1, last.tb_next

@@ -181,8 +181,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="size",
         file="ultimat3_jobs/inputs.py",
-        old="if len(text) > max_bytes:",
-        new="if False:",
+        old="        if len(text) > max_bytes:\n            raise",
+        new="        if False:\n            raise",
         test="tests/test_refusals.py::test_it_is_refused_before_any_statement",
         vendors=SQLITE,
     ),

@@ -80,7 +80,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="sweep: lapsed leases alone",
         file="ultimat3_jobs/sql/sqlite/sweep.sql",
-        old="            AND j.visible_at <= strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'\n",
+        old="        AND j.visible_at <= strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'\n",
         new="",
         test="tests/worker/test_housekeeping.py::test_lapsed_jobs_are_taken_from_their_workers_and_logged",
         vendors=SQLITE,
@@ -88,7 +88,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="sweep: dead after the last attempt",
         file="ultimat3_jobs/sql/postgresql/sweep.sql",
-        old="SET state = CASE WHEN j.attempt < j.max_attempts THEN 'ready' ELSE 'dead' END",
+        old="SET state = CASE lapsed.kind WHEN 'lost' THEN 'dead' ELSE 'ready' END",
         new="SET state = 'ready'",
         test="tests/scenarios/test_crash.py::test_a_job_whose_worker_is_killed_starts_again_and_is_dead_after_its_last_attempt",
         vendors=POSTGRESQL,
@@ -96,7 +96,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="sweep: dead after the last attempt",
         file="ultimat3_jobs/sql/sqlite/sweep.sql",
-        old="SET state = CASE WHEN attempt < max_attempts THEN 'ready' ELSE 'dead' END",
+        old="SET state = CASE lapsed.kind WHEN 'lost' THEN 'dead' ELSE 'ready' END",
         new="SET state = 'ready'",
         test="tests/scenarios/test_crash.py::test_a_body_that_kills_its_process_starts_as_often_as_it_may_and_holds_up_no_other",
         vendors=SQLITE,
@@ -104,8 +104,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="sweep: what was seen, not renewed",
         file="ultimat3_jobs/sql/sqlite/sweep.sql",
-        old="OR (j.id, j.visible_at) IN (\n                    SELECT json_extract(s.value, '$.id'), json_extract(s.value, '$.visible_at')",
-        new="OR j.id IN (\n                    SELECT json_extract(s.value, '$.id')",
+        old="OR (j.id, j.visible_at) IN (\n                SELECT json_extract(s.value, '$.id'), json_extract(s.value, '$.visible_at')",
+        new="OR j.id IN (\n                SELECT json_extract(s.value, '$.id')",
         test="tests/worker/test_housekeeping.py::test_where_writers_take_turns_a_lease_that_was_renewed_in_between_is_left_even_if_it_lapsed_again",
         vendors=SQLITE,
     ),

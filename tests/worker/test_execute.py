@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from tests import raising
-from ultimat3_jobs import NO_TENANT, Retry, Run, job
+from ultimat3_jobs import NO_TENANT, AsyncRun, Retry, Run, job
 from ultimat3_jobs.errors import InputInvalid
 from ultimat3_jobs.records import Claim, ClaimedJob
 from ultimat3_jobs.states import Stop
@@ -284,3 +284,32 @@ def raiser(error: BaseException) -> Callable[..., Any]:
         raise error
 
     return body
+
+
+async def _fail_in_a_coroutine(run: AsyncRun) -> None:
+    raise ValueError("no")
+
+
+def _fail(run: Run) -> None:
+    raise ValueError("no")
+
+
+@pytest.mark.parametrize("body", [_fail, _fail_in_a_coroutine])
+def test_a_traceback_begins_with_the_body(body: Callable[..., Any]) -> None:
+    declare(body)
+    outcome = executed()
+
+    assert isinstance(outcome, Retrying)
+    assert outcome.failure.text.splitlines()[1].endswith(f"in {body.__name__}"), outcome.failure.text
+
+
+def test_a_traceback_without_a_body_is_whole() -> None:
+    def body(run: Run) -> object:
+        return _fail_in_a_coroutine(run)  # type: ignore[arg-type]
+
+    declare(body)
+    outcome = executed()
+
+    assert isinstance(outcome, Retrying)
+    assert "returned a coroutine" in outcome.failure.text
+    assert outcome.failure.text.splitlines()[1].endswith("in execute"), outcome.failure.text

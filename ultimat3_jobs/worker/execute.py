@@ -17,7 +17,7 @@ from ultimat3_jobs.failures import class_name, describe_failure
 from ultimat3_jobs.inputs import encode_result
 from ultimat3_jobs.records import ClaimedJob
 from ultimat3_jobs.settings import get_settings
-from ultimat3_jobs.worker.attempt import in_surroundings
+from ultimat3_jobs.worker.attempt import call_body, in_surroundings
 from ultimat3_jobs.worker.outcome import Buried, Committed, Outcome, Parked, Retrying, RolledBack, Succeeded
 
 FIRST_PARK = timedelta(seconds=60)
@@ -47,7 +47,7 @@ def execute(job: ClaimedJob, run: Run, *, transaction: Transaction) -> Outcome:
     # What the types of the signature raise while they are made is as much of an outcome as what a body raises.
     except BaseException as error:
         return _failed(error, job, definition, hopeless="the stored input no longer fits the signature")
-    body = partial(definition.func, run, **values)
+    body = partial(call_body, definition, job, run, values)
     attempt = partial(_in_one, transaction) if definition.atomic else _alone
     try:
         return in_surroundings(job.tenant_id, partial(attempt, body, job, definition))
