@@ -43,7 +43,7 @@ class Sizes:
     single: int = 400
     many: int = 5_000
     drained: int = 1_000
-    picked: int = 12
+    picked: int = 6
     rounds: int = 3
 
 

@@ -146,6 +146,7 @@ def test_a_description_is_plain_json_without_key_and_input() -> None:
         "aliases": ["tests.a", "tests.z"],
         "function": "tests.test_job.plain",
         "is_async": False,
+        "atomic": False,
         "description": "Add two numbers.",
         "queue": "slow",
         "priority": 5,

@@ -259,6 +259,8 @@ if __name__ == "__main__":
     gc.freeze()
     with socket.socket(fileno=int(sys.argv[1])) as waiting:
         serve(waiting)
-    from tests.child import main
+    from tests import child
 
-    main()
+    # What starts the command again, as a reload does, must start this.
+    sys.modules["__main__"].__spec__ = child.__spec__
+    child.main()

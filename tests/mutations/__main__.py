@@ -33,7 +33,7 @@ SIDE_BY_SIDE = 2
 TIMEOUT = 60  # seconds for one test; a guard's absence may also show as a test that never ends
 # Seconds that a test waits for what should come: it comes much sooner, or the guard is missing. The unchanged copy has
 # to do with them too.
-PATIENCE = 10
+PATIENCE = 15
 BASELINE_TIMEOUT = 900
 # Nobody reads how an assertion of a mutated run failed, and rewriting assertions takes longer than most tests.
 PYTEST_ARGUMENTS = ["-x", "-q", "--reuse-db", "--assert=plain", "--capture=no", "-p", "no:cacheprovider"]
