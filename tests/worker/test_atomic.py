@@ -133,9 +133,13 @@ def test_a_body_that_fails_in_a_block_it_left_open_leaves_nothing_open() -> None
     (claimed,) = get_driver().claim(worker="w", limit=1, lease=lease, queues=QueueSelection())
     ending = atomic.AtomicEnding(get_driver(), Inflight(), ActiveRun(claimed, confirmed_at=0.0), lease=lease)
 
-    with pytest.raises(ValueError, match="halfway"), ending.transaction():
-        transaction.atomic().__enter__()
-        raise ValueError("halfway")
+    def body() -> None:
+        with ending.transaction():
+            transaction.atomic().__enter__()
+            raise ValueError("halfway")
+
+    with pytest.raises(ValueError, match="halfway"):
+        body()
 
     assert not connection.in_atomic_block
     assert not connection.savepoint_ids
