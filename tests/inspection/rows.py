@@ -31,6 +31,7 @@ def add_job(state: str = "dead", *, number: int = 0, **columns: Any) -> Job:
         "created_at": MOMENT,
         "updated_at": MOMENT,
         "finished_at": MOMENT if final else None,
+        "started_at": MOMENT if state == "running" else None,
     }
     if state in ("dead", "failed"):
         values |= {"stop": "attempts-exhausted", "error_class": "ValueError", "cause": "c" * 64}

@@ -6,17 +6,21 @@ import io
 import json
 import re
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from tests.inspection.rows import add_attempt, add_job, add_staged
 from tests.processes import Processes
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.inspection import lists
+from ultimat3_jobs.inspection.repair import Outcome, cancel, retry
 from ultimat3_jobs.models import Job, JobAttempt, OutboxEntry
 from ultimat3_jobs.states import LIVE, State
 
@@ -315,6 +319,24 @@ def test_each_id_has_its_outcome_and_one_refusal_makes_the_status_one() -> None:
 
     assert [(one["id"], one["done"]) for one in told["outcomes"]] == [(str(dead.id), True), (str(done.id), False)]
     assert [error["code"] for error in told["unresolved"]] == ["X_JOB_UNKNOWN"]
+
+
+@pytest.mark.parametrize("repair", [retry, cancel])
+def test_refusals_of_many_cost_no_more_queries_than_one(repair: Callable[..., list[Outcome]]) -> None:
+    done = [add_job("done", number=number).id for number in range(9)]
+
+    def queries(ids: list[UUID]) -> int:
+        with CaptureQueriesContext(connection) as captured:
+            assert not any(one.done for one in repair(ids, by="me", reason=""))
+        return len(captured)
+
+    assert queries(done) == queries(done[:1])
+
+
+def test_a_job_that_is_claimed_for_its_last_attempt_and_has_not_begun_is_told_so() -> None:
+    job = add_job("running", attempt=3, claimed_by="w", started_at=None)
+
+    assert "Worker w has claimed it for attempt 3 of 3, whose body has not begun." in jobs("show", job.id)
 
 
 def test_a_dead_letter_whose_key_is_taken_names_the_holder() -> None:

@@ -362,16 +362,16 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="the error of a row is bounded",
         file="ultimat3_jobs/outbox/faults.py",
-        old="text if len(text) <= MAX_ERROR else",
-        new="text if True else",
+        old="return bounded(text, MAX_ERROR)",
+        new="return storable(text)",
         test="tests/outbox/test_poison.py::test_what_fails_for_no_clear_reason_is_set_aside_after_a_few_passes",
         vendors=SQLITE,
     ),
     Mutation(
         guard="the error of a row can be stored",
         file="ultimat3_jobs/outbox/faults.py",
-        old='.replace("\\x00", "\\\\x00")',
-        new="",
+        old="return bounded(text, MAX_ERROR)",
+        new="return text[:MAX_ERROR]",
         test="tests/outbox/test_poison.py::test_what_fails_for_no_clear_reason_is_set_aside_after_a_few_passes",
     ),
     Mutation(

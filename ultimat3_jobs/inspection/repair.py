@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
@@ -54,10 +54,11 @@ def retry(ids: Sequence[UUID], *, by: str, reason: str) -> list[Outcome]:
     staged = staged_rows(missing)
     again = list(dict.fromkeys(one for one in missing if one in staged))
     handed_on = dict(zip(again, retry_set_aside(again, by=by, reason=reason), strict=True))
+    jobs = _rows(one for one, verdict in zip(ids, verdicts, strict=True) if verdict is RetryVerdict.NOT_RETRYABLE)
     outcomes = []
     for one, verdict in zip(ids, verdicts, strict=True):
         if verdict is not RetryVerdict.NOT_FOUND:
-            outcomes.append(_retried(one, verdict))
+            outcomes.append(_retried(one, verdict, jobs.get(one)))
         elif one in staged:
             outcomes.append(_handed_on(staged[one], handed_on[one]))
         else:
@@ -68,20 +69,25 @@ def retry(ids: Sequence[UUID], *, by: str, reason: str) -> list[Outcome]:
 def cancel(ids: Sequence[UUID], *, by: str, reason: str) -> list[Outcome]:
     """Cancel live jobs for good; one outcome for each id. The arguments are those of `retry`."""
     verdicts = _in_batches(ids, lambda batch: get_driver().cancel(batch, by=by, reason=reason))
-    return [_cancelled(one, verdict) for one, verdict in zip(ids, verdicts, strict=True)]
+    jobs = _rows(one for one, verdict in zip(ids, verdicts, strict=True) if verdict is not CancelVerdict.CANCELLED)
+    return [_cancelled(one, verdict, jobs.get(one)) for one, verdict in zip(ids, verdicts, strict=True)]
 
 
 def _in_batches(ids: Sequence[UUID], move: Callable[[Sequence[UUID]], list[V]]) -> list[V]:
     return [verdict for start in range(0, len(ids), BATCH) for verdict in move(ids[start : start + BATCH])]
 
 
-def _retried(job_id: UUID, verdict: RetryVerdict) -> Outcome:
+def _rows(ids: Iterable[UUID]) -> dict[UUID, Job]:
+    return Job.objects.using(queue_alias()).only("name", "state").in_bulk(list(ids))
+
+
+def _retried(job_id: UUID, verdict: RetryVerdict, job: Job | None) -> Outcome:
     if verdict is RetryVerdict.RETRIED:
         return Outcome(job_id, True, verdict)
-    return Outcome(job_id, False, verdict, _not_retryable(job_id, verdict))
+    return Outcome(job_id, False, verdict, _not_retryable(job_id, verdict, job))
 
 
-def _not_retryable(job_id: UUID, verdict: RetryVerdict) -> JobsError:
+def _not_retryable(job_id: UUID, verdict: RetryVerdict, job: Job | None) -> JobsError:
     again = f"python manage.py jobs retry {job_id}"
     if verdict is RetryVerdict.SUPERSEDED:
         return NotRetryable(
@@ -93,7 +99,6 @@ def _not_retryable(job_id: UUID, verdict: RetryVerdict) -> JobsError:
             f"job {job_id} gave up its key when it died, and another job has taken it since",
             fix=f"{again}  # once the job that holds the key has ended",
         )
-    job = Job.objects.using(queue_alias()).only("name", "state").filter(pk=job_id).first()
     if job is not None and verdict is RetryVerdict.NOT_RETRYABLE:
         return NotRetryable(
             f"job {job_id} is {job.state}; only dead and failed jobs can be retried",
@@ -118,10 +123,9 @@ def _handed_on(entry: OutboxEntry, verdict: RetryVerdict) -> Outcome:
     return Outcome(entry.id, False, RetryVerdict.NOT_RETRYABLE, error)
 
 
-def _cancelled(job_id: UUID, verdict: CancelVerdict) -> Outcome:
+def _cancelled(job_id: UUID, verdict: CancelVerdict, job: Job | None) -> Outcome:
     if verdict is CancelVerdict.CANCELLED:
         return Outcome(job_id, True, verdict)
-    job = Job.objects.using(queue_alias()).only("state").filter(pk=job_id).first()
     if job is None:
         return _missing(job_id)
     error = NotCancellable(

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from ultimat3_jobs.errors import JobsError
-from ultimat3_jobs.inspection.lists import Page
+from ultimat3_jobs.inspection.lists import COLUMNS, Page
 from ultimat3_jobs.inspection.masking import masked
 from ultimat3_jobs.inspection.repair import Outcome
 from ultimat3_jobs.inspection.staged import StagedPage, staged_command
@@ -18,10 +18,6 @@ from ultimat3_jobs.states import LIVE, RETRYABLE
 VERSION = 1
 """Of all reports. It grows where a field goes or means something else."""
 
-_JOB = (
-    "id", "name", "queue", "tenant_id", "idempotency_key", "state", "stop", "park_reason", "attempt", "max_attempts",
-    "run_at", "error_class", "error_place", "cause", "created_at", "finished_at",
-)  # fmt: skip
 _STORY = (
     "run_id", "priority", "lapses", "claimed_by", "visible_at", "started_at", "key_until", "enqueued_by",
     "cancel_requested_at", "cancel_requested_by", "cancel_reason", "last_error", "origin", "progress",
@@ -58,7 +54,7 @@ def job(one: Job) -> dict[str, Any]:
     """One job of a list, with the command that mends it."""
     verb = "retry" if one.state in RETRYABLE else "cancel" if one.state in LIVE else None
     mend = f"python manage.py jobs {verb} {one.id}" if verb else None
-    return {**_fields(one, _JOB), "command": mend}
+    return {**_fields(one, COLUMNS), "command": mend}
 
 
 def story(told: Story | StagedStory) -> dict[str, Any]:

@@ -185,7 +185,11 @@ def _why_delayed(job: Job, now: datetime) -> str:
 
 
 def _why_running(job: Job, now: datetime) -> str:
-    told = f"Worker {job.claimed_by} runs attempt {job.attempt} of {job.max_attempts} since {instant(job.started_at)}."
+    attempt = f"attempt {job.attempt} of {job.max_attempts}"
+    if job.started_at is None:
+        told = f"Worker {job.claimed_by} has claimed it for {attempt}, whose body has not begun."
+    else:
+        told = f"Worker {job.claimed_by} runs {attempt} since {instant(job.started_at)}."
     if job.visible_at and job.visible_at <= now:
         told += f" Its lease lapsed at {instant(job.visible_at)}: the worker is silent, and another will take the job."
     elif job.visible_at:

@@ -51,14 +51,14 @@ class Job(models.Model):
     lapses = models.IntegerField(db_default=0)  # read by inspection and the claim of lapsed rows
     parks = models.IntegerField(db_default=0)  # read by the worker: how long to park an unknown name
     park_reason = models.CharField(max_length=200, db_default="")  # read by inspection: why it is suspended
-    cancel_requested_at = InstantField(null=True)  # read by the heartbeat: stop at the next one
+    cancel_requested_at = InstantField(null=True)  # read by inspection
     cancel_requested_by = models.CharField(max_length=255, db_default="")  # read by inspection
     cancel_reason = models.CharField(max_length=255, db_default="")  # read by inspection
 
     # Who has it. The token is the fence of every write.
     visible_at = InstantField(null=True)  # read by the sweep: when the lease ends; not indexed, see below
     claimed_by = models.CharField(max_length=64, db_default="")  # read by inspection and the sweep's report
-    claim_token = models.UUIDField(null=True)  # read by ack, nack, heartbeat; kept by ack, taken by the sweep
+    claim_token = models.UUIDField(null=True)  # read by every fence; kept by who ended it, taken by a sweep
 
     # What it waits for.
     wait_event = models.CharField(max_length=200, db_default="")  # read by the publication of events
@@ -74,7 +74,7 @@ class Job(models.Model):
     result = models.JSONField(null=True)  # read by inspection
     created_at = InstantField()  # read by inspection and the age of the oldest
     updated_at = InstantField()  # read by inspection
-    started_at = InstantField(null=True)  # read by inspection: the start of the latest attempt
+    started_at = InstantField(null=True)  # read by inspection; by the sweep: NULL is a last attempt not begun
     finished_at = InstantField(null=True)  # read by inspection and pruning
 
     class Meta:

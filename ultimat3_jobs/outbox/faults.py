@@ -9,6 +9,7 @@ from django.db.utils import ProgrammingError
 
 from ultimat3_jobs.errors import DriverUnavailable, JobsError
 from ultimat3_jobs.failures import class_name
+from ultimat3_jobs.text import bounded, storable
 
 UNCLEAR_TRIES = 5
 """Passes that a row may fail for no clear reason before it is set aside."""
@@ -52,7 +53,7 @@ def fault_of(error: BaseException) -> Fault:
 def label_of(error: BaseException) -> str:
     """Return the class of an error, with the database's code for it where there is one: all that a log may hold."""
     code = error.code if isinstance(error, JobsError) else _sqlstate(error)
-    return _clean(f"{class_name(type(error))} ({code})" if code else class_name(type(error)))
+    return storable(f"{class_name(type(error))} ({code})" if code else class_name(type(error)))
 
 
 def text_of(error: BaseException) -> str:
@@ -66,14 +67,9 @@ def text_of(error: BaseException) -> str:
             message = "<its text could not be read>"
         # The first line alone: the next ones quote the row, its input too.
         text = f"{label_of(error)}: {message.strip().partition(chr(10))[0]}"
-    text = _clean(text)
-    return text if len(text) <= MAX_ERROR else text[: MAX_ERROR - 1] + "…"
+    return bounded(text, MAX_ERROR)
 
 
 def _sqlstate(error: BaseException) -> str:
     state = getattr(error, "sqlstate", None) or getattr(error.__cause__, "sqlstate", None)
     return state if isinstance(state, str) else ""
-
-
-def _clean(text: str) -> str:
-    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")

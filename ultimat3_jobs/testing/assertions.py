@@ -57,11 +57,6 @@ def enqueued(job: Job[..., Any] | None = None, /) -> list[Enqueued]:
     return [one for one in _rows() if names is None or one.name in names]
 
 
-def outboxes() -> tuple[str, ...]:
-    """Return the aliases of the databases on which work is staged."""
-    return outbox_aliases()
-
-
 def assert_enqueued(
     job: Job[..., Any], arguments: Mapping[str, Any] | None = None, /, *, count: int | None = None, **more: Any
 ) -> list[Enqueued]:
@@ -136,7 +131,7 @@ def _rows() -> Iterator[Enqueued]:
     )  # fmt: skip
     for row in JobRow.objects.using(queue_alias()).order_by("id").values_list("state", *columns):
         yield _enqueued(*row)
-    for alias in outboxes():
+    for alias in outbox_aliases():
         staged = OutboxEntry.objects.using(alias).filter(kind=OutboxEntry.Kind.JOB, outcome__isnull=True)
         for row in staged.order_by("staged_at", "id").values_list(*columns):
             yield _enqueued(STAGED, *row)

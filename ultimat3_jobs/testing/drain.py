@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from django.db.models import Q
 
-from ultimat3_jobs.aliases import in_transaction, queue_alias
+from ultimat3_jobs.aliases import in_transaction, outbox_aliases, queue_alias
 from ultimat3_jobs.drivers import Driver, get_driver
 from ultimat3_jobs.drivers.database import rows
 from ultimat3_jobs.durations import Duration, parse_duration
@@ -19,7 +19,6 @@ from ultimat3_jobs.options import check_queue
 from ultimat3_jobs.records import Nack, QueueSelection
 from ultimat3_jobs.sql import run
 from ultimat3_jobs.states import WAITING
-from ultimat3_jobs.testing.assertions import outboxes
 from ultimat3_jobs.testing.borrowed import BorrowedConnections
 from ultimat3_jobs.testing.report import DrainedJob, DrainedOutcome, DrainReport
 from ultimat3_jobs.worker.atomic import AtomicEnding
@@ -148,7 +147,7 @@ class _Drain:
 
         known = _set_aside()
         moved = relay_all()
-        for alias in {*outboxes(), queue_alias()}:
+        for alias in {*outbox_aliases(), queue_alias()}:
             if in_transaction(alias):
                 run(alias, "stay_open", {})
         if not moved:
@@ -205,7 +204,7 @@ def _set_aside() -> dict[object, str]:
     from ultimat3_jobs.models import OutboxEntry  # noqa: PLC0415 - needs loaded apps
 
     found: dict[object, str] = {}
-    for alias in outboxes():
+    for alias in outbox_aliases():
         entries = OutboxEntry.objects.using(alias).filter(outcome=OutboxEntry.Outcome.SET_ASIDE)
         found.update(entries.values_list("id", "error"))
     return found
