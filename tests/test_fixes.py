@@ -27,6 +27,8 @@ pytestmark = pytest.mark.usefixtures("isolated_registry")
 
 COMMANDS: dict[str, str] = {
     "python manage.py jobs show": "tests/inspection/test_command.py::test_the_fix_of_a_refusal_can_be_run_as_it_stands",
+    "python manage.py migrate --database": "tests/inspection/test_command_line.py::test_missing_tables_are_mended",
+    "python manage.py check --database": "tests/inspection/test_command_line.py::test_a_database_that_is_away",
 }
 """The test that executes each fix that is a command, by the beginning of the command."""
 

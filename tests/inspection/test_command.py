@@ -7,7 +7,6 @@ import json
 import re
 import shlex
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -17,7 +16,6 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from tests.inspection.rows import add_attempt, add_job, add_staged
-from tests.processes import Processes
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.inspection import lists
 from ultimat3_jobs.inspection.repair import Outcome, cancel, retry
@@ -355,32 +353,3 @@ def test_bulk_repairs_say_where_they_stopped(monkeypatch: pytest.MonkeyPatch) ->
         add_job("dead", number=n, error_class="Other")
 
     assert "Only the newest 3 candidates were looked at" in jobs("retry", "--error", "ValueError")
-
-
-def test_the_exit_status_and_the_json_hold_from_the_shell(processes: Processes) -> None:
-    for arguments, status, code in (
-        (["show", "00000000", "--json"], 1, "X_JOB_UNKNOWN"),
-        (["retry", "--json"], 2, "X_USAGE"),
-        (["ls", "--limit", "many", "--json"], 2, "X_USAGE"),
-    ):
-        child = processes.manage("jobs", *arguments, env={"TEST_LOG_LEVEL": "ERROR"})
-        assert child.wait() == status, child.output()
-        found = json.loads(child.output())
-        assert (found["version"], found["error"]["code"]) == (1, code)
-
-
-@pytest.mark.parametrize(
-    ("url", "code", "fix"),
-    [
-        ("sqlite:///{folder}/empty.sqlite3", "X_MIGRATION_MISSING", "python manage.py migrate --database default"),
-        ("sqlite:///{folder}/gone/away.sqlite3", "X_DRIVER_UNAVAILABLE", "python manage.py check --database default"),
-    ],
-)
-def test_a_queue_that_cannot_be_read_says_what_mends_it(
-    processes: Processes, tmp_path: Path, url: str, code: str, fix: str
-) -> None:
-    child = processes.manage("jobs", "ls", "--json", env={"DATABASE_URL": url.format(folder=tmp_path)})
-
-    assert child.wait() == 1, child.output()
-    error = json.loads(child.output())["error"]
-    assert (error["code"], error["fix"]) == (code, fix)
