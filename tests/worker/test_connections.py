@@ -173,7 +173,8 @@ def test_the_outcome_is_stored_and_the_next_job_gets_a_sound_connection(spoil: C
             raise ValueError("after that")
         return "worked"
 
-    @job(name="t.next", idempotency_key="key", tenant=NO_TENANT, retry=Retry(attempts=1), priority=-1)
+    # Not on its last attempt: the mark of one is written first, and would replace the connection where it fails.
+    @job(name="t.next", idempotency_key="key", tenant=NO_TENANT, retry=Retry(attempts=2), priority=-1)
     def following(run: Run) -> list[bool]:
         sound = [connection.in_atomic_block, not connection.get_autocommit(), connection.needs_rollback]
         sound.append(connection.allow_thread_sharing)
