@@ -7,6 +7,6 @@ from tests.app.working_jobs import atomically, dying, once, waiting
 from tests.chaos.jobs import atomic, doomed, flaky, plain
 
 __all__ = [
-    "atomic", "atomically", "doomed", "dying", "flaky", "forking", "forking_after_the_commit", "forking_async", "once", "plain",
-    "steady", "waiting", "waiting_async",
+    "atomic", "atomically", "doomed", "dying", "flaky", "forking", "forking_after_the_commit", "forking_async",
+    "once", "plain", "steady", "waiting", "waiting_async",
 ]  # fmt: skip

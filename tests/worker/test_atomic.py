@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +15,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from tests.app.models import Effect, Organization
 from tests.conftest import InThreads
 from tests.processes import wait_for
-from tests.working import age, declare, history, row, run_due, states, working
+from tests.working import age, declare, history, row, run_due, working
 from ultimat3_jobs import NO_TENANT, Aborted, AsyncRun, Retry, Run, job
 from ultimat3_jobs.drivers import Capability, get_driver
 from ultimat3_jobs.drivers.database.driver import DatabaseDriver
@@ -134,9 +133,13 @@ def test_a_body_that_fails_in_a_block_it_left_open_leaves_nothing_open() -> None
     (claimed,) = get_driver().claim(worker="w", limit=1, lease=lease, queues=QueueSelection())
     ending = atomic.AtomicEnding(get_driver(), Inflight(), ActiveRun(claimed, confirmed_at=0.0), lease=lease)
 
-    with pytest.raises(ValueError, match="halfway"), ending.transaction():
-        transaction.atomic().__enter__()
-        raise ValueError("halfway")
+    def body() -> None:
+        with ending.transaction():
+            transaction.atomic().__enter__()
+            raise ValueError("halfway")
+
+    with pytest.raises(ValueError, match="halfway"):
+        body()
 
     assert not connection.in_atomic_block
     assert not connection.savepoint_ids
