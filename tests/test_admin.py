@@ -122,7 +122,7 @@ def test_a_list_goes_on_page_by_page(admin_client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["?before=nonsense", "?name=shop.charge", "?id__gt=0", "?state=frozen", "?queue=none"]
+    "query", ["?before=nonsense", "?name=shop.charge", "?id__gt=0", "?state=frozen", "?queue=none", "?queue=%00"]
 )
 def test_an_odd_address_does_not_break_the_list(admin_client: Client, query: str) -> None:
     add_job("dead")

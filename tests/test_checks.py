@@ -183,6 +183,14 @@ def test_e003_an_alias_that_is_not_there(project: Project) -> None:
     assert project.says(route("other"), default={}, other=sqlite()) == []
 
 
+@pytest.mark.parametrize("engine", [SQLITE, POSTGRESQL])
+def test_e003_options_that_are_no_dict(project: Project, engine: str) -> None:
+    message = project.only(default={"ENGINE": engine, "NAME": "none", "OPTIONS": None})
+
+    assert message.id == "ultimat3_jobs.E003"
+    assert message.hint == "set DATABASES['default'][\"OPTIONS\"] to a dict, or remove it"
+
+
 @pytest.mark.parametrize("engine", ["django.db.backends.dummy", "django.db.backends.nothing", ""])
 def test_e003_a_database_of_another_kind(project: Project, engine: str) -> None:
     message = project.only(default={"ENGINE": engine})

@@ -36,6 +36,7 @@ DEFAULT_POOL = 4
 """Connections in a pool of psycopg that is not told how many."""
 SQLITE_OPTIONS = '{"transaction_mode": "IMMEDIATE", "timeout": 20, "init_command": "PRAGMA journal_mode=WAL"}'
 
+_NO_OPTIONS = 'its "OPTIONS" are no dict'
 _WAL = re.compile(r"journal_mode\s*[=(]\s*['\"]?wal\b", re.IGNORECASE)
 _STRICTER = re.compile(r"default_transaction_isolation\s*=\s*['\"\\]*(serializable|repeatable)", re.IGNORECASE)
 _WRITES_WAL = slice(18, 20)
@@ -156,12 +157,16 @@ def _connection(alias: str) -> BaseDatabaseWrapper | str:
         return str(error).strip()
     if connection.vendor not in VENDORS:
         return f"it is of the kind {connection.vendor!r}"
+    if not isinstance(connection.settings_dict["OPTIONS"], dict):
+        return _NO_OPTIONS
     return connection
 
 
 def _unusable(alias: str, why: str) -> CheckMessage:
     if alias not in connections:
         hint = f"return one of {', '.join(map(repr, connections))} from db_for_write() for the app ultimat3_jobs"
+    elif why == _NO_OPTIONS:
+        hint = f'set DATABASES[{alias!r}]["OPTIONS"] to a dict, or remove it'
     else:
         hint = f'set DATABASES[{alias!r}]["ENGINE"] to "django.db.backends.postgresql" or "django.db.backends.sqlite3"'
     return Error(f"the database {alias!r} cannot hold jobs: {why}", hint=hint, id="ultimat3_jobs.E003")

@@ -12,6 +12,9 @@ from ultimat3_jobs.logs import emit
 
 FIRST_BACKOFF = 0.5
 LONGEST_BACKOFF = 10.0
+LONGEST_DEAF = 1.0
+"""Seconds that a main thread waits at a stretch: a signal that comes just as it begins to wait does not end the wait,
+and is heard after it."""
 
 
 class BackgroundLoop:
@@ -45,6 +48,12 @@ class BackgroundLoop:
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(timeout)
+
+    def stop_and_listen(self) -> None:
+        """End the loop from the main thread, and wait for the pass in flight however long it takes."""
+        self.stop(0)
+        while self._thread.is_alive():
+            self._thread.join(LONGEST_DEAF)
 
     def _run(self) -> None:
         backoff = 0.0

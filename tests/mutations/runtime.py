@@ -10,6 +10,22 @@ ASYNC_BODIES = "ultimat3_jobs/worker/async_bodies.py"
 
 MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
+        guard="drain: a signal that does not end a wait is heard",
+        file="ultimat3_jobs/worker/drain.py",
+        old="            bell.get(timeout=min(left, LONGEST_DEAF))",
+        new="            bell.get(timeout=left)",
+        test="tests/worker/test_drain.py::test_a_signal_that_does_not_end_a_wait_is_heard_after_it",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="command: a signal that comes again is not taken for a kill",
+        file=COMMAND,
+        old="                afterwards.update(dict.fromkeys(afterwards, signal.SIG_IGN))\n",
+        new="                pass\n",
+        test="tests/scenarios/test_sigterm.py::test_a_signal_that_comes_again_while_the_interpreter_shuts_down_changes_nothing",
+        vendors=SQLITE,
+    ),
+    Mutation(
         guard="async: calls of a body run in its slot",
         file=ASYNC_BODIES,
         old="ThreadSensitiveContext(executor=slot)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -121,3 +122,43 @@ def test_sigterm_in_the_middle_of_claims_loses_nothing(processes: Processes) -> 
     processes.run("jobs_worker", "--burst", env={"TEST_LOG_LEVEL": "INFO"})
     assert states() == {"done": 200}
     assert all(len(starts(f"job {n}")) == 1 for n in range(200))
+
+
+def test_a_signal_that_comes_again_while_the_interpreter_shuts_down_changes_nothing(
+    processes: Processes, tmp_path: Path
+) -> None:
+    told = tmp_path / "told"
+    worker = processes.django(
+        "import atexit, pathlib, sys, time\n"
+        "from django.core.management import execute_from_command_line\n"
+        "def last():\n"
+        "    print('shuts down', flush=True)\n"
+        "    while not pathlib.Path(sys.argv[1]).exists():\n"
+        "        time.sleep(0.01)\n"
+        "atexit.register(last)\n"
+        "execute_from_command_line(['manage.py', 'jobs_worker'])\n",
+        str(told),
+    )
+    worker.wait_for_output("jobs.worker.started")
+    worker.kill(signal.SIGTERM)
+    worker.wait_for_output("shuts down")
+    worker.kill(signal.SIGTERM)
+    worker.kill(signal.SIGINT)
+    told.touch()
+
+    assert worker.wait() == 0
+
+
+def test_a_thread_that_a_body_left_behind_does_not_keep_a_worker_that_was_told_to_stop(processes: Processes) -> None:
+    worker = processes.django(
+        "import threading\n"
+        "from django.core.management import execute_from_command_line\n"
+        "from ultimat3_jobs.management.commands import jobs_worker\n"
+        "jobs_worker.LAST_STEPS = 0.1\n"
+        "threading.Thread(target=threading.Event().wait).start()\n"
+        "execute_from_command_line(['manage.py', 'jobs_worker'])\n"
+    )
+    worker.wait_for_output("jobs.worker.started")
+    worker.kill(signal.SIGTERM)
+
+    assert worker.wait() == 0

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
+import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,9 +17,10 @@ from tests.processes import wait_for
 from tests.working import Failing, history, row, states, working
 from ultimat3_jobs import NO_TENANT, EnqueueResult, Job, Retry, Run, job
 from ultimat3_jobs.drivers.database.driver import DatabaseDriver
-from ultimat3_jobs.records import Ack, ClaimedJob, Nack
+from ultimat3_jobs.records import Ack, ClaimedJob, Nack, QueueSelection
 from ultimat3_jobs.worker import drain, loop
 from ultimat3_jobs.worker.drain import Ending
+from ultimat3_jobs.worker.inflight import ActiveRun, Inflight
 
 pytestmark = pytest.mark.usefixtures("queue")
 
@@ -335,3 +339,20 @@ def test_a_drain_while_the_database_is_away_ends_and_says_that_it_could_not_tell
         assert worker.ended() is Ending.AT_ONCE
 
     assert (row(queued).state, row(queued).attempt) == ("running", 1)
+
+
+def test_a_signal_that_does_not_end_a_wait_is_heard_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where it comes just as the main thread begins to wait: its handler runs when the wait is over."""
+    monkeypatch.setattr(drain, "LONGEST_DEAF", 0.01)
+    declare(lambda run: None).enqueue(1)
+    driver = DatabaseDriver()
+    (claimed,) = driver.claim(worker="w", limit=1, lease=timedelta(seconds=30), queues=QueueSelection())
+    inflight = Inflight()
+    inflight.add(ActiveRun(claimed, confirmed_at=0.0))
+    told = itertools.count()
+
+    ending = drain.drain(
+        driver, inflight, bell=queue.SimpleQueue(), at_once=lambda: next(told) > 2, timeout=timedelta(seconds=5)
+    )
+
+    assert ending is Ending.AT_ONCE

@@ -14,6 +14,7 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
 from ultimat3_jobs.inspection.lists import LAST
+from ultimat3_jobs.text import fault_of_text
 
 if TYPE_CHECKING:
     from ultimat3_jobs.inspection.lists import Page
@@ -34,8 +35,15 @@ class BoundedChangeList(ChangeList):
         raise NotImplementedError
 
     def chosen(self, parameter: str) -> str:
-        """Return what the filter of this parameter is set to."""
-        return str(self.params.get(parameter, ""))
+        """Return what the filter of this parameter is set to.
+
+        Raises:
+            IncorrectLookupParameters: where it is set to what no database stores.
+        """
+        value = str(self.params.get(parameter, ""))
+        if fault := fault_of_text(value):
+            raise IncorrectLookupParameters(f"{parameter} holds {fault}")
+        return value
 
     def get_filters_params(self, params: Any = None) -> Any:
         lookups = super().get_filters_params(params)

@@ -12,7 +12,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.core.exceptions import PermissionDenied
-from django.db import transaction
+from django.db import OperationalError, transaction
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -104,7 +104,11 @@ class RepairingAdmin(ReadOnlyAdmin):
         form = ReasonForm(request.POST if "confirmed" in request.POST else None)
         if not form.is_valid():
             return self._ask(request, repair, ids, form)
-        return self._carry_out(request, repair, ids, form.cleaned_data["reason"])
+        try:
+            return self._carry_out(request, repair, ids, form.cleaned_data["reason"])
+        except OperationalError as error:  # it and another transaction waited for one another, or the database is away
+            why = f"The database refused ({printable(str(error)).strip()}). Nothing was changed: try again."
+            return self._back(request, why)
 
     def _ask(self, request: HttpRequest, repair: Repair, ids: Sequence[UUID], form: ReasonForm) -> HttpResponse:
         names = self.opts.verbose_name if len(ids) == 1 else self.opts.verbose_name_plural

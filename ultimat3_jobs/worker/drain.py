@@ -11,7 +11,7 @@ from enum import IntEnum
 
 from ultimat3_jobs.drivers import Driver
 from ultimat3_jobs.logs import emit
-from ultimat3_jobs.loops import close_thread_connections
+from ultimat3_jobs.loops import LONGEST_DEAF, close_thread_connections
 from ultimat3_jobs.records import Nack
 from ultimat3_jobs.worker.inflight import ActiveRun, Inflight, monotonic
 
@@ -63,7 +63,7 @@ def _wait(inflight: Inflight, bell: queue.SimpleQueue[None], at_once: Callable[[
     until = monotonic() + seconds
     while len(inflight) and not at_once() and (left := until - monotonic()) > 0:
         with contextlib.suppress(queue.Empty):
-            bell.get(timeout=left)
+            bell.get(timeout=min(left, LONGEST_DEAF))
     return not (len(inflight) and at_once())
 
 

@@ -14,7 +14,7 @@ from uuid import uuid4
 from ultimat3_jobs.aliases import outbox_aliases
 from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.logs import emit
-from ultimat3_jobs.loops import FIRST_BACKOFF, LONGEST_BACKOFF, BackgroundLoop, close_thread_connections
+from ultimat3_jobs.loops import FIRST_BACKOFF, LONGEST_BACKOFF, LONGEST_DEAF, BackgroundLoop, close_thread_connections
 from ultimat3_jobs.outbox.prune import Pruner
 from ultimat3_jobs.outbox.relay import relay_all, relay_once
 from ultimat3_jobs.records import QueueSelection
@@ -211,8 +211,12 @@ class Worker:
 
     def _wait(self, seconds: float) -> None:
         """Sleep until something happens, or for `seconds`."""
+        until = monotonic() + seconds
+        while not self._stopping and (left := until - monotonic()) > 0:
+            with contextlib.suppress(queue.Empty):
+                self._bell.get(timeout=min(left, LONGEST_DEAF))
+                break
         with contextlib.suppress(queue.Empty):
-            self._bell.get(timeout=seconds)
             while not self._stopping:
                 self._bell.get_nowait()
 

@@ -6,6 +6,7 @@ import itertools
 import os
 import queue
 import signal
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from ultimat3_jobs.aliases import outbox_aliases
 from ultimat3_jobs.logs import emit
-from ultimat3_jobs.loops import BackgroundLoop
+from ultimat3_jobs.loops import LONGEST_DEAF, BackgroundLoop
 from ultimat3_jobs.outbox.prune import Pruner
 from ultimat3_jobs.outbox.relay import relay_all, relay_once
 from ultimat3_jobs.settings import get_settings
@@ -56,16 +57,23 @@ class Command(BaseCommand):
         for loop in loops:
             loop.start()
         emit("jobs.relay.started", batch=settings.outbox.batch, poll_seconds=poll)
-        told.get()
+        _wait(told)
         emit("jobs.relay.stopping")
         for loop in loops:
             loop.stop(0)
         for loop in loops:
-            loop.stop()
+            loop.stop_and_listen()
         emit("jobs.relay.stopped")
         for number in SIGNALS:
             # One that comes again while the interpreter shuts down would end the process as if it had been killed.
             signal.signal(number, signal.SIG_IGN)
+
+
+def _wait(told: queue.SimpleQueue[None]) -> None:
+    while told.empty():
+        with suppress(queue.Empty):
+            told.get(timeout=LONGEST_DEAF)
+            return
 
 
 def _relay(alias: str) -> bool:

@@ -24,6 +24,8 @@ from ultimat3_jobs.worker.stacks import StackWriter
 
 LAST_SECONDS = 2.0
 """What a worker that got a second signal has before its process ends."""
+LAST_STEPS = 10.0
+"""Seconds that the interpreter has to shut down once a worker that was told to stop has drained."""
 MOST_JOBS = 999_999_999
 
 
@@ -46,8 +48,12 @@ class Command(BaseCommand):
     def execute(self, *args: Any, **options: Any) -> str | None:
         # From here on, so that a signal which comes while the settings are checked ends the worker as any other does.
         self._stops = _Stops()
-        with _handling({signal.SIGTERM: self._stops.stop, signal.SIGINT: self._stops.stop}):
-            return super().execute(*args, **options)
+        with _handling({signal.SIGTERM: self._stops.stop, signal.SIGINT: self._stops.stop}) as afterwards:
+            output = super().execute(*args, **options)
+            if self._stops.asked and _from_the_shell(self):
+                # One that comes again while the interpreter shuts down would end the process as if it had been killed.
+                afterwards.update(dict.fromkeys(afterwards, signal.SIG_IGN))
+            return output
 
     def handle(self, *args: Any, **options: Any) -> None:
         if both := sorted({*options["queues"]} & {*options["exclude_queues"]}):
@@ -80,6 +86,9 @@ class Command(BaseCommand):
         if code.changed and not self._stops.asked:
             _flush()
             start_again()
+        if self._stops.asked and _from_the_shell(self):
+            # A thread that a body left behind and that does not end would keep the process for ever.
+            _exit_in(LAST_STEPS, ending)
 
 
 class _Stops:
@@ -96,9 +105,7 @@ class _Stops:
             self._worker.stop()
         if next(self._signals) > 1:
             # The main thread may hang in the database: the process ends all the same.
-            watchdog = threading.Timer(LAST_SECONDS, os._exit, [Ending.AT_ONCE])
-            watchdog.daemon = True
-            watchdog.start()
+            _exit_in(LAST_SECONDS, Ending.AT_ONCE)
 
     def of(self, worker: Worker) -> None:
         self._worker = worker
@@ -107,17 +114,33 @@ class _Stops:
 
 
 @contextmanager
-def _handling(handlers: dict[signal.Signals, Callable[[], None]]) -> Iterator[None]:
-    """Handle signals for the length of the block: called from other code, a burst must leave Ctrl-C as it was."""
+def _handling(handlers: dict[signal.Signals, Callable[[], None]]) -> Iterator[dict[signal.Signals, Any]]:
+    """Handle signals for the length of the block: called from other code, a burst must leave Ctrl-C as it was.
+
+    Gives the handlers that are put back afterwards.
+    """
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals are the main thread's
+        yield {}  # signals are the main thread's
         return
-    before = {number: signal.signal(number, lambda *_, call=call: call()) for number, call in handlers.items()}
+    before: dict[signal.Signals, Any] = {
+        number: signal.signal(number, lambda *_, call=call: call()) for number, call in handlers.items()
+    }
     try:
-        yield
+        yield before
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _from_the_shell(command: BaseCommand) -> bool:
+    """Whether the process is the command's own, and ends with it."""
+    return bool(getattr(command, "_called_from_command_line", False))
+
+
+def _exit_in(seconds: float, ending: Ending) -> None:
+    watchdog = threading.Timer(seconds, os._exit, [ending])
+    watchdog.daemon = True
+    watchdog.start()
 
 
 def _flush() -> None:
