@@ -87,7 +87,7 @@ def count(report: Path) -> Counter[str]:
     if not report.exists():
         return Counter()
     kinds = ("tests", "failures", "errors", "skipped")
-    suites = ElementTree.parse(report).getroot().iter("testsuite")
+    suites = list(ElementTree.parse(report).getroot().iter("testsuite"))
     return Counter({kind: sum(int(suite.get(kind, 0)) for suite in suites) for kind in kinds})
 
 

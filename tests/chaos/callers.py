@@ -5,15 +5,14 @@ from __future__ import annotations
 import random
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 from django.db import connection, transaction
 
 from tests.app.models import Organization
 from tests.chaos import jobs
 from tests.chaos.database import name_session
-from ultimat3_jobs.models import Job
-from ultimat3_jobs.states import LIVE
+from tests.chaos.ledger import Ledger
+from tests.chaos.verdict import pending
 
 BACKLOG = 60  # jobs that wait or run at most, so that the end is not far
 MOST = 20_000  # jobs in a run
@@ -21,14 +20,6 @@ MOST = 20_000  # jobs in a run
 
 class TakenBackError(Exception):
     """Rolls a transaction back."""
-
-
-@dataclass
-class Ledger:
-    """What was asked for: labels by the kind of their jobs, and those whose transaction was taken back."""
-
-    committed: dict[str, str] = field(default_factory=dict)
-    taken_back: set[str] = field(default_factory=set)
 
 
 class Callers(threading.Thread):
@@ -54,7 +45,7 @@ class Callers(threading.Thread):
             name_session()
             number = 0
             while not self._stopped.wait(0.01) and number < MOST:
-                if Job.objects.filter(state__in=LIVE).count() < BACKLOG:
+                if pending() < BACKLOG:
                     number = self._transaction(number)
         except Exception as error:
             self.error = error

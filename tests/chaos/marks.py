@@ -80,10 +80,12 @@ def mark_worker() -> None:
         return enqueue(*arguments, **options)
 
     @wraps(relay_once)
-    def marked_relay() -> int:
+    def marked_relay(*arguments: Any, **options: Any) -> int:
+        if getattr(moving, "now", False):  # of all outboxes, and now of one of them
+            return relay_once(*arguments, **options)
         moving.now, moving.marked = True, False
         try:
-            return relay_once()
+            return relay_once(*arguments, **options)
         finally:
             if moving.marked:
                 MARKS._count("relay", -1)

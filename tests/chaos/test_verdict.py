@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.app.models import Effect
-from tests.chaos.callers import Ledger
 from tests.chaos.jobs import plain
+from tests.chaos.ledger import Ledger
 from tests.chaos.verdict import Verdict, judge, pending
 from tests.working import run_due
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from tests.app.models import Effect
-from tests.chaos.callers import Ledger
+from tests.chaos.ledger import Ledger
 from ultimat3_jobs.models import Job, OutboxEntry
 from ultimat3_jobs.states import FINAL
 
