@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
-from django.db import connection
+from django.db import OperationalError, connection
 from django.http import HttpResponse
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -301,6 +301,21 @@ def test_what_is_not_logged_is_not_done(admin_client: Client, monkeypatch: pytes
 
     monkeypatch.setattr(repairs.RepairingAdmin, "log_change", fail)
     assert act(admin_client, "retry", job.id, confirmed="yes").status_code == 500
+    assert states(job) == ["dead"]
+
+
+def test_a_repair_that_the_database_refuses_is_told_and_changes_nothing(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = add_job("dead")
+
+    def fail(*_: object, **__: object) -> None:
+        raise OperationalError("deadlock detected")
+
+    monkeypatch.setattr(repairs.RepairingAdmin, "log_change", fail)
+    (told,) = confirm(admin_client, "retry", job.id)
+
+    assert told.startswith("The database refused (deadlock detected)")
     assert states(job) == ["dead"]
 
 
