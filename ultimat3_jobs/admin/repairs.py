@@ -104,11 +104,7 @@ class RepairingAdmin(ReadOnlyAdmin):
         form = ReasonForm(request.POST if "confirmed" in request.POST else None)
         if not form.is_valid():
             return self._ask(request, repair, ids, form)
-        try:
-            return self._carry_out(request, repair, ids, form.cleaned_data["reason"])
-        except OperationalError as error:  # it and another transaction waited for one another, or the database is away
-            why = f"The database refused ({printable(str(error)).strip()}). Nothing was changed: try again."
-            return self._back(request, why)
+        return self._carry_out(request, repair, ids, form.cleaned_data["reason"])
 
     def _ask(self, request: HttpRequest, repair: Repair, ids: Sequence[UUID], form: ReasonForm) -> HttpResponse:
         names = self.opts.verbose_name if len(ids) == 1 else self.opts.verbose_name_plural
@@ -131,6 +127,20 @@ class RepairingAdmin(ReadOnlyAdmin):
         return TemplateResponse(request, "admin/ultimat3_jobs/confirm.html", context)
 
     def _carry_out(self, request: HttpRequest, repair: Repair, ids: Sequence[UUID], reason: str) -> HttpResponse:
+        try:
+            outcomes = self._repair(request, repair, ids, reason)
+        except OperationalError as error:  # it and another transaction waited for one another, or the database is away
+            why = f"The database refused ({printable(str(error)).strip()}). Nothing was changed: try again."
+            return self._back(request, why)
+        for one in outcomes:
+            if one.done:
+                self.message_user(request, f"{one.id}: {one.verdict}", messages.SUCCESS)
+            else:
+                why = f"{one.error.cause}. What to do: {one.error.fix}" if one.error else str(one.verdict)
+                self.message_user(request, printable(why), messages.ERROR)
+        return HttpResponseRedirect(self._page_url(ids[0]) if len(ids) == 1 else self._list_url())
+
+    def _repair(self, request: HttpRequest, repair: Repair, ids: Sequence[UUID], reason: str) -> Sequence[Outcome]:
         # One transaction, so that nothing is done that the log does not know of.
         with ExitStack() as transactions:
             for alias in self.aliases():
@@ -140,13 +150,7 @@ class RepairingAdmin(ReadOnlyAdmin):
             for one in outcomes:
                 if one.id in rows:
                     self.log_change(request, rows[one.id], f"{repair.done}. {reason}".strip())
-        for one in outcomes:
-            if one.done:
-                self.message_user(request, f"{one.id}: {one.verdict}", messages.SUCCESS)
-            else:
-                why = f"{one.error.cause}. What to do: {one.error.fix}" if one.error else str(one.verdict)
-                self.message_user(request, printable(why), messages.ERROR)
-        return HttpResponseRedirect(self._page_url(ids[0]) if len(ids) == 1 else self._list_url())
+        return outcomes
 
     def rows(self, ids: Sequence[UUID]) -> Mapping[UUID, Model]:
         """Return the rows of these ids, as far as they are there."""
