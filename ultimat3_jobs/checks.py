@@ -73,7 +73,7 @@ def check_databases(**_: Any) -> list[CheckMessage]:
     if settings is None:
         return []
     messages: list[CheckMessage] = []
-    for alias in _aliases():
+    for alias in _aliases(settings):
         connection = _connection(alias)
         if isinstance(connection, str):
             messages.append(_unusable(alias, connection))
@@ -87,10 +87,11 @@ def check_databases(**_: Any) -> list[CheckMessage]:
 @register(Tags.database)
 def check_reachable(*, databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
     """E007: a database of queue or outbox cannot be reached. Asked with `manage.py check --database ALIAS`."""
-    if not databases or _settings() is None:
+    settings = _settings()
+    if not databases or settings is None:
         return []
     messages: list[CheckMessage] = []
-    for alias in _aliases():
+    for alias in _aliases(settings):
         connection = _connection(alias)
         if alias not in databases or isinstance(connection, str):
             continue
@@ -138,12 +139,12 @@ def _settings() -> Settings | None:
         return None
 
 
-def _aliases() -> list[str]:
+def _aliases(settings: Settings) -> list[str]:
     """Return the aliases that hold jobs or staged work, as the routers and the settings say."""
     models = (apps.get_model("ultimat3_jobs", name) for name in ("Job", "OutboxEntry"))
     try:
         return sorted(
-            {*(str(router.db_for_write(model)) for model in models), *(get_settings().outbox.databases or ())}
+            {*(str(router.db_for_write(model)) for model in models), *(settings.outbox.databases or ())}
         )
     except Exception:
         return []  # a router that raises says why wherever it is asked
