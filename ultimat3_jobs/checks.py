@@ -143,9 +143,7 @@ def _aliases(settings: Settings) -> list[str]:
     """Return the aliases that hold jobs or staged work, as the routers and the settings say."""
     models = (apps.get_model("ultimat3_jobs", name) for name in ("Job", "OutboxEntry"))
     try:
-        return sorted(
-            {*(str(router.db_for_write(model)) for model in models), *(settings.outbox.databases or ())}
-        )
+        return sorted({*(str(router.db_for_write(model)) for model in models), *(settings.outbox.databases or ())})
     except Exception:
         return []  # a router that raises says why wherever it is asked
 
