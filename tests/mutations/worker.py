@@ -200,8 +200,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="a second signal where the database hangs",
         file="ultimat3_jobs/management/commands/jobs_worker.py",
-        old="            watchdog.start()\n",
-        new="            pass\n",
+        old="    watchdog.start()\n",
+        new="    pass\n",
         test="tests/scenarios/test_sigterm.py::test_a_second_signal_ends_a_worker_that_hangs_in_the_database",
         vendors=POSTGRESQL,
     ),
