@@ -14,6 +14,10 @@ from ultimat3_jobs.testing.conformance import Harness
 INSTANTS = ("run_at", "visible_at", "key_until", "created_at", "updated_at", "started_at", "finished_at")
 
 
+ROW_BY_ROW = "SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off; SET random_page_cost = 1"
+"""Has a session of PostgreSQL meet rows in the order of a batch, unless the statement says otherwise."""
+
+
 class DatabaseHarness(Harness):
     """The queue in the test database."""
 
