@@ -188,6 +188,7 @@ def test_workers_and_writers_on_one_database_lose_no_job(processes: Processes) -
         assert writer.wait(4 * TIMEOUT) == 0, writer.output()
     wait_for(lambda: Job.objects.filter(state="done").count() == writers * each, "all is done", timeout=4 * TIMEOUT)
     for worker in workers:
+        worker.wait_for_output("jobs.worker.started")
         worker.kill(signal.SIGTERM)
     assert [worker.wait() for worker in workers] == [0, 0, 0, 0]
 

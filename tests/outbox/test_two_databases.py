@@ -316,6 +316,7 @@ def test_relays_killed_again_and_again_publish_everything_once_and_in_order(proc
     last = [processes.manage("jobs_relay", jobs=setting, env=environment()) for _ in range(2)]
     wait_for(lambda: moved(60), "the relays have published the rest")
     for relay in last:
+        relay.wait_for_output("jobs.relay.started")
         relay.kill(signal.SIGTERM)
         assert relay.wait() == 0
 

@@ -80,10 +80,11 @@ def test_four_worker_processes_and_two_writers_on_one_file_run_each_of_500_jobs_
         )
         for name in ("first", "second")
     ]
-    workers = [processes.manage("jobs_worker", env=quiet) for _ in range(4)]
+    workers = [processes.manage("jobs_worker", env={"TEST_LOG_LEVEL": "INFO"}) for _ in range(4)]
     assert [writer.wait() for writer in writers] == [0, 0]
     wait_for(lambda: states() == {"done": 500}, "all 500 are done")
     for worker in workers:
+        worker.wait_for_output("jobs.worker.started")
         worker.kill(signal.SIGTERM)
     assert [worker.wait() for worker in workers] == [0, 0, 0, 0]
 

@@ -113,6 +113,7 @@ def test_sigterm_in_the_middle_of_claims_loses_nothing(processes: Processes) -> 
     for _ in range(2):
         worker = processes.manage("jobs_worker", env={"TEST_LOG_LEVEL": "INFO"})
         before = states().get("done", 0)
+        worker.wait_for_output("jobs.worker.started")
         wait_for(lambda: states().get("done", 0) > before or not states().get("ready"), "it has begun")  # noqa: B023
         worker.kill(signal.SIGTERM)
         assert worker.wait() == 0
