@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
             urls.append(stack.enter_context(fresh_sqlite(folder)))
         if options.database != "sqlite":
             given = os.environ.get("DATABASE_URL", "")
-            server = given if given.startswith("postgres") else stack.enter_context(embedded_postgres(synced=True))
+            server = given if given.startswith("postgres") else stack.enter_context(embedded_postgres())
             urls.append(stack.enter_context(fresh_postgresql(server)))
         for url in urls:
             command = [sys.executable, "-m", "benchmarks.one", "tiny" if options.tiny else "full", *options.names]

