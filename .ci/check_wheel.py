@@ -38,7 +38,8 @@ def main(repository: Path, listed: Path) -> None:
         file = installed / path
         assert file.is_file(), f"not in the wheel: {path}"
         assert file.read_bytes() == (repository / path).read_bytes(), f"not as committed: {path}"
-    for needed in ("py.typed", "sql/postgresql/*.sql", "sql/sqlite/*.sql", "migrations/0*.py"):
+    data = ("py.typed", "sql/postgresql/*.sql", "sql/sqlite/*.sql", "templates/**/*.html", "static/**/*.css")
+    for needed in (*data, "migrations/0*.py"):
         assert list((installed / PACKAGE).glob(needed)), f"not in the wheel: {needed}"
 
     settings.configure(
@@ -46,7 +47,11 @@ def main(repository: Path, listed: Path) -> None:
             "default": {
                 "ENGINE": "django.db.backends.sqlite3",
                 "NAME": "wheel.sqlite3",
-                "OPTIONS": {"transaction_mode": "IMMEDIATE", "init_command": "PRAGMA journal_mode=WAL"},
+                "OPTIONS": {
+                    "transaction_mode": "IMMEDIATE",
+                    "timeout": 20,
+                    "init_command": "PRAGMA journal_mode=WAL",
+                },
             }
         },
         DEFAULT_AUTO_FIELD="django.db.models.AutoField",
