@@ -29,7 +29,7 @@ from tests.warm import SERVED, warm_process
 
 ROOT_DIRECTORY = Path(__file__).resolve().parent.parent.parent
 COPIED = ("ultimat3_jobs", "tests", "example_project", "pyproject.toml", "manage.py")
-SIDE_BY_SIDE = 4  # many tests wait for what a process does more than they work
+SIDE_BY_SIDE = 3  # many tests wait for what a process does more than they work
 TIMEOUT = 60  # seconds for one test; a guard's absence may also show as a test that never ends
 # Seconds that a test waits for what should come: it comes much sooner, or the guard is missing. The unchanged copy has
 # to do with them too.
