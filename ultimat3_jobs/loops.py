@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from typing import TypeVar
 
 from django.db import connections
 
 from ultimat3_jobs.logs import emit
+
+T = TypeVar("T")
 
 FIRST_BACKOFF = 0.5
 LONGEST_BACKOFF = 10.0
@@ -88,3 +91,12 @@ def close_thread_connections() -> None:
             # What cannot be closed is dropped: the thread gets a fresh connection either way.
             emit("jobs.connection.close-failed", level=logging.WARNING, error=type(error).__name__)
             connection.connection = None
+
+
+def with_second_try(write: Callable[[], T]) -> T:
+    """Call `write`, and once more where it raises: its connection may have died since it was last used."""
+    try:
+        return write()
+    except Exception:
+        close_thread_connections()
+        return write()

@@ -175,8 +175,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         guard="drain: the hand-back is tried again",
-        file="ultimat3_jobs/worker/drain.py",
-        old="        close_thread_connections()\n        return driver.nack(nacks)",
+        file="ultimat3_jobs/loops.py",
+        old="        close_thread_connections()\n        return write()",
         new="        raise",
         test="tests/worker/test_drain.py::test_a_hand_back_is_tried_again_on_a_fresh_connection_and_its_failure_is_told",
         vendors=SQLITE,

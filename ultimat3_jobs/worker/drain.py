@@ -11,7 +11,7 @@ from enum import IntEnum
 
 from ultimat3_jobs.drivers import Driver
 from ultimat3_jobs.logs import emit
-from ultimat3_jobs.loops import LONGEST_DEAF, close_thread_connections
+from ultimat3_jobs.loops import LONGEST_DEAF, with_second_try
 from ultimat3_jobs.records import Nack
 from ultimat3_jobs.worker.inflight import ActiveRun, Inflight, monotonic
 
@@ -73,7 +73,7 @@ def _hand_back(driver: Driver, left: Sequence[ActiveRun]) -> bool:
         one.run.cancelled.set()
     nacks = [Nack.hand_back(one.job.claim) for one in left]
     try:
-        landed = _nack(driver, nacks)
+        landed = with_second_try(lambda: driver.nack(nacks))
     except Exception as error:
         emit("jobs.worker.hand-back-failed", level=logging.ERROR, exc_info=True, error=type(error).__name__)
         return False
@@ -81,12 +81,3 @@ def _hand_back(driver: Driver, left: Sequence[ActiveRun]) -> bool:
         job = one.job.claim.id
         emit("jobs.worker.handed-back", level=logging.WARNING, job=job, name=one.job.name, landed=gone)
     return True
-
-
-def _nack(driver: Driver, nacks: Sequence[Nack]) -> list[bool]:
-    try:
-        return driver.nack(nacks)
-    except Exception:
-        # The connection may have died since it was last used: the second try has a fresh one.
-        close_thread_connections()
-        return driver.nack(nacks)

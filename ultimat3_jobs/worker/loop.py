@@ -14,7 +14,14 @@ from uuid import uuid4
 from ultimat3_jobs.aliases import outbox_aliases
 from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.logs import emit
-from ultimat3_jobs.loops import FIRST_BACKOFF, LONGEST_BACKOFF, LONGEST_DEAF, BackgroundLoop, close_thread_connections
+from ultimat3_jobs.loops import (
+    FIRST_BACKOFF,
+    LONGEST_BACKOFF,
+    LONGEST_DEAF,
+    BackgroundLoop,
+    close_thread_connections,
+    with_second_try,
+)
 from ultimat3_jobs.outbox.prune import Pruner
 from ultimat3_jobs.outbox.relay import relay_all, relay_once
 from ultimat3_jobs.records import QueueSelection
@@ -242,12 +249,7 @@ class Worker:
 
     def _begin(self, active: ActiveRun) -> bool:
         """Mark a last attempt as begun, so that its lapse is known from that of one that never ran."""
-        try:
-            return self._driver.begin([active.job.claim])[0]
-        except Exception:
-            # The connection may have died since it was last used: the second try has a fresh one.
-            close_thread_connections()
-            return self._driver.begin([active.job.claim])[0]
+        return with_second_try(lambda: self._driver.begin([active.job.claim]))[0]
 
     def _attempt(self, active: ActiveRun) -> None:
         try:
