@@ -12,7 +12,7 @@ from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from ultimat3_jobs.admin.lists import BoundedChangeList, ChoiceFilter
+from ultimat3_jobs.admin.lists import BoundedChangeList, ChoiceFilter, WorkColumns
 from ultimat3_jobs.admin.repairs import Repair, RepairingAdmin
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.inspection import repair
@@ -77,7 +77,7 @@ class JobChangeList(BoundedChangeList):
         return page.jobs, page
 
 
-class JobAdmin(RepairingAdmin):
+class JobAdmin(WorkColumns, RepairingAdmin):
     """Jobs."""
 
     list_display = ("shown_name", "state", "why", "ended", "shown_tenant", "shown_key", "shown_queue")
@@ -89,22 +89,6 @@ class JobAdmin(RepairingAdmin):
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[JobChangeList]:
         return JobChangeList
-
-    @admin.display(description="job")
-    def shown_name(self, job: Job) -> str:
-        return printable(job.name)
-
-    @admin.display(description="tenant", empty_value="-")
-    def shown_tenant(self, job: Job) -> str | None:
-        return None if job.tenant_id is None else printable(job.tenant_id)
-
-    @admin.display(description="key")
-    def shown_key(self, job: Job) -> str:
-        return printable(job.idempotency_key)
-
-    @admin.display(description="queue")
-    def shown_queue(self, job: Job) -> str:
-        return printable(job.queue)
 
     @admin.display(description="why")
     def why(self, job: Job) -> str:

@@ -14,11 +14,13 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
 from ultimat3_jobs.inspection.lists import LAST
+from ultimat3_jobs.inspection.masking import printable
 from ultimat3_jobs.text import fault_of_text
 
 if TYPE_CHECKING:
     from ultimat3_jobs.inspection.lists import Page
     from ultimat3_jobs.inspection.staged import StagedPage
+    from ultimat3_jobs.models import Job, OutboxEntry
 
 BEFORE = "before"
 """The parameter that says where a page begins: after the last row of the page before it."""
@@ -113,3 +115,23 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
+
+
+class WorkColumns:
+    """The columns that a job and a staged row share. Their text may be anybody's."""
+
+    @admin.display(description="job")
+    def shown_name(self, row: Job | OutboxEntry) -> str:
+        return printable(row.name)
+
+    @admin.display(description="tenant", empty_value="-")
+    def shown_tenant(self, row: Job | OutboxEntry) -> str | None:
+        return None if row.tenant_id is None else printable(row.tenant_id)
+
+    @admin.display(description="key")
+    def shown_key(self, row: Job | OutboxEntry) -> str:
+        return printable(row.idempotency_key)
+
+    @admin.display(description="queue")
+    def shown_queue(self, row: Job | OutboxEntry) -> str:
+        return printable(row.queue)

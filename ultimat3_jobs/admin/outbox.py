@@ -12,7 +12,7 @@ from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from ultimat3_jobs.admin.lists import BoundedChangeList, ChoiceFilter
+from ultimat3_jobs.admin.lists import BoundedChangeList, ChoiceFilter, WorkColumns
 from ultimat3_jobs.admin.repairs import Repair, RepairingAdmin
 from ultimat3_jobs.aliases import outbox_aliases
 from ultimat3_jobs.inspection import repair
@@ -47,7 +47,7 @@ class OutboxChangeList(BoundedChangeList):
         return page.entries, page
 
 
-class OutboxEntryAdmin(RepairingAdmin):
+class OutboxEntryAdmin(WorkColumns, RepairingAdmin):
     """Staged work and what the relay made of it."""
 
     list_display = ("shown_name", "shown_outcome", "shown_error", "shown_tenant", "shown_key", "staged", "shown_queue")
@@ -60,10 +60,6 @@ class OutboxEntryAdmin(RepairingAdmin):
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[OutboxChangeList]:
         return OutboxChangeList
 
-    @admin.display(description="job")
-    def shown_name(self, entry: OutboxEntry) -> str:
-        return printable(entry.name)
-
     @admin.display(description="outcome")
     def shown_outcome(self, entry: OutboxEntry) -> str:
         return entry.outcome or "waiting"
@@ -72,18 +68,6 @@ class OutboxEntryAdmin(RepairingAdmin):
     def shown_error(self, entry: OutboxEntry) -> str:
         lines = entry.error.strip().splitlines()
         return printable(lines[0][:200]) if lines else ""
-
-    @admin.display(description="tenant", empty_value="-")
-    def shown_tenant(self, entry: OutboxEntry) -> str | None:
-        return None if entry.tenant_id is None else printable(entry.tenant_id)
-
-    @admin.display(description="key")
-    def shown_key(self, entry: OutboxEntry) -> str:
-        return printable(entry.idempotency_key)
-
-    @admin.display(description="queue")
-    def shown_queue(self, entry: OutboxEntry) -> str:
-        return printable(entry.queue)
 
     @admin.display(description="staged")
     def staged(self, entry: OutboxEntry) -> str:
