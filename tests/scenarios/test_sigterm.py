@@ -16,7 +16,10 @@ from tests.working import history, row, states
 from ultimat3_jobs import EnqueueResult
 
 # Of a worker, the claim and the housekeeping.
-BOTH_WAIT = "SELECT count(*) >= 2 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%x_jobs%'"
+BOTH_WAIT = (
+    "SELECT count(*) >= 2 FROM pg_stat_activity"
+    " WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%x_jobs%'"
+)
 
 pytestmark = pytest.mark.usefixtures("queue")
 
