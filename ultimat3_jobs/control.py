@@ -5,6 +5,8 @@ They derive from BaseException, so that a body's `except Exception` does not swa
 
 from __future__ import annotations
 
+from ultimat3_jobs.records import Suspension
+
 
 class Aborted(BaseException):
     """The run is over for its body: it was cancelled, or its lease was lost.
@@ -13,3 +15,15 @@ class Aborted(BaseException):
     """
 
     code = "X_ABORTED"
+
+
+class Suspended(BaseException):
+    """The run lets go of its worker: it sleeps, waits for an event, or comes back later.
+
+    Raised by `run.sleep()`, `run.wait_for_event()` and `run.snooze()`. The body is called again from its start when the
+    time has come; what its steps recorded is not done again.
+    """
+
+    def __init__(self, suspension: Suspension) -> None:
+        super().__init__(suspension.reason)
+        self.suspension = suspension

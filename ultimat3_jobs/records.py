@@ -107,6 +107,17 @@ class Failure(msgspec.Struct, frozen=True):
     rule: str = ""  # what classified the error
 
 
+class Suspension(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a run lets go of its worker, and when it is to be looked at again. Times are the queue's."""
+
+    reason: str  # for people
+    delay: float = 0.0  # seconds, where `until` is None
+    until: datetime | None = None  # of a wait: when it is over without its event; None waits for ever
+    event: str = ""  # what it waits for; empty where it merely sleeps
+    match: str = ""  # what the event must match; empty takes every event of the name
+    poll: float | None = None  # seconds between two looks for the event, should no publication wake it
+
+
 class NackKind(StrEnum):
     """What a nack asks for. Parking and counting are two facts, and each kind settles both."""
 
@@ -114,6 +125,7 @@ class NackKind(StrEnum):
     BURY = "bury"  # the attempt counts and was the last; dead, or failed without a dead letter
     PARK = "park"  # does not count; suspended until it is due
     HAND_BACK = "hand-back"  # does not count; ready at once
+    SUSPEND = "suspend"  # does not count; suspended until it is due, or until an event wakes it
 
 
 class Nack(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,6 +138,7 @@ class Nack(msgspec.Struct, frozen=True, kw_only=True):
     stop: Stop | None = None
     dead_letter: bool = True
     park_reason: str = ""
+    suspension: Suspension | None = None
 
     @classmethod
     def retry(cls, claim: Claim, *, delay: timedelta, failure: Failure) -> Nack:
@@ -141,6 +154,11 @@ class Nack(msgspec.Struct, frozen=True, kw_only=True):
     def park(cls, claim: Claim, *, delay: timedelta, reason: str) -> Nack:
         """Look again after `delay`; nothing ran, so no attempt is burnt."""
         return cls(claim=claim, kind=NackKind.PARK, delay=delay.total_seconds(), park_reason=reason)
+
+    @classmethod
+    def suspend(cls, claim: Claim, suspension: Suspension) -> Nack:
+        """The body suspended itself; no attempt is burnt."""
+        return cls(claim=claim, kind=NackKind.SUSPEND, park_reason=suspension.reason, suspension=suspension)
 
     @classmethod
     def hand_back(cls, claim: Claim) -> Nack:
@@ -209,3 +227,72 @@ class CancelVerdict(StrEnum):
     CANCELLED = "cancelled"
     NOT_FOUND = "not-found"
     NOT_CANCELLABLE = "not-cancellable"  # it has ended, or is in a state that this build does not know
+
+
+class StepKind(StrEnum):
+    """What a recorded step of a run is."""
+
+    STEP = "step"  # a call whose result is recorded
+    SLEEP = "sleep"
+    WAIT = "wait"  # for an event
+
+
+class StepState(StrEnum):
+    """How far a recorded step is."""
+
+    DONE = "done"
+    WAITING = "waiting"  # a sleep until its time, a wait until its event or its time-out
+    TIMED_OUT = "timed-out"  # a wait whose event did not come in time
+
+
+class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A step as it is recorded."""
+
+    run_id: UUID
+    name: str
+    seq: int  # order of recording in the run; 1 is the first
+    kind: StepKind
+    state: StepState
+    attempt: int  # of the job
+    output: str | None = None  # JSON
+    delay: float | None = None  # seconds from now at which a sleep or a wait is over
+    took: float = 0.0  # seconds that the call took
+
+
+class StoredStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A recorded step as a run reads it back."""
+
+    name: str
+    seq: int
+    kind: str  # a StepKind, or one that a newer build wrote
+    state: str  # a StepState, or one that a newer build wrote
+    output: str | None  # JSON
+    left_out: bool = False  # the output is there, and was left out of this reading for its size
+    until: datetime | None = None
+    is_over: bool = False  # whether `until` has passed
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """An event as it is published."""
+
+    staged_id: UUID  # a second publication of it changes nothing
+    name: str
+    match: str  # canonical JSON of flat scalars; empty matches waits that ask for nothing alone
+    payload: str | None  # JSON
+    ttl: float  # seconds from its publication
+
+
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
+    """A run's wait for an event, as it is looked up and recorded."""
+
+    record: StepRecord
+    event: str
+    match: str
+
+
+class WaitAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a wait came to."""
+
+    state: StepState
+    output: str | None  # JSON of the event: its payload and when it was published
+    until: datetime | None

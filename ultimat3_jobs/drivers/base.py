@@ -20,6 +20,7 @@ from ultimat3_jobs.records import (
     Claim,
     ClaimedJob,
     EnqueueRequest,
+    Event,
     Lapse,
     Nack,
     QueueSelection,
@@ -27,7 +28,11 @@ from ultimat3_jobs.records import (
     Receipt,
     Renewal,
     RetryVerdict,
+    StepRecord,
+    StoredStep,
     Swept,
+    Wait,
+    WaitAnswer,
 )
 
 
@@ -36,6 +41,8 @@ class Capability(Flag):
 
     PRIORITIES = auto()  # claims in the order of priority
     INTROSPECT = auto()  # finds the holder of a key, retries dead letters, cancels
+    STEPS = auto()  # records the steps of runs
+    EVENTS = auto()  # stores events and wakes the runs that wait for them
     JOINS_TRANSACTION = auto()  # its writes can share the caller's database transaction
 
 
@@ -171,6 +178,67 @@ class Driver(ABC):
             by: who asked; longer text than 255 characters is cut, as `reason` is.
             reason: why.
         """
+        raise NotImplementedError
+
+    def steps(self, run_id: UUID, *, budget: int) -> list[StoredStep]:
+        """Read all that a run has recorded, in its order, in one go. Needs STEPS.
+
+        Args:
+            run_id: the run.
+            budget: bytes of outputs at most; those behind are left out, and `step_output` reads each.
+        """
+        raise NotImplementedError
+
+    def step_output(self, run_id: UUID, name: str) -> str | None:
+        """Read the output (JSON) of one recorded step. Needs STEPS."""
+        raise NotImplementedError
+
+    def record_step(self, claim: Claim, record: StepRecord) -> StoredStep | None:
+        """Record a step, fenced on the claim; return it as stored, or None where the claim owns its job no longer.
+
+        Needs STEPS. In an open transaction it is the fence of all that was written there: no sweep takes the job
+        before the transaction ends, so it must be the last statement. To record a step again changes nothing.
+        """
+        raise NotImplementedError
+
+    def recorded(self, claim: Claim, name: str) -> bool:
+        """Whether the claim still owns its job and this step is recorded: the answer to a commit may have been lost.
+
+        Needs STEPS.
+        """
+        raise NotImplementedError
+
+    def publish(self, events: Sequence[Event]) -> None:
+        """Store events in their order; one that is stored already changes nothing. Needs EVENTS."""
+        raise NotImplementedError
+
+    def wake(self, events: Sequence[Event], *, limit: int) -> int:
+        """Make ready at most `limit` suspended runs that wait for these events; return how many. Needs EVENTS.
+
+        Called when the events are committed, so that a run which is just parking sees them or is seen here.
+        """
+        raise NotImplementedError
+
+    def look_again(self, job_ids: Sequence[UUID]) -> int:
+        """Make ready those of these suspended runs whose event is there by now; return how many. Needs EVENTS.
+
+        Called when their suspension is committed: the other half of what `wake` does.
+        """
+        raise NotImplementedError
+
+    def wait(self, claim: Claim, wait: Wait) -> WaitAnswer | None:
+        """Record a wait and give it the first event that it may have, fenced on the claim. Needs EVENTS.
+
+        That is the first in the order of publication that matches, was published after the job was enqueued, has not
+        expired and was not given to this run before. Without one the wait times out where its time has passed.
+
+        Returns:
+            How the wait stands, or None where the claim owns its job no longer.
+        """
+        raise NotImplementedError
+
+    def prune_events(self, *, limit: int) -> int:
+        """Delete at most `limit` events that have expired; return how many. Needs EVENTS."""
         raise NotImplementedError
 
     def close(self) -> None:  # noqa: B027 - a driver without connections has nothing to let go

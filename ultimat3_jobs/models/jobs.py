@@ -63,7 +63,8 @@ class Job(models.Model):
     # What it waits for.
     wait_event = models.CharField(max_length=200, db_default="")  # read by the publication of events
     wait_match = models.CharField(max_length=255, db_default="")  # read by the publication of events
-    wait_until = InstantField(null=True)  # read by the run that resumes: its time-out
+    wait_until = InstantField(null=True)  # read by promotion: its time-out
+    wait_poll = models.FloatField(null=True)  # seconds; read by promotion: when to look for the event again
 
     # How it went.
     last_error = models.TextField(db_default="")  # read by inspection: bounded, ends with the verdict
@@ -108,6 +109,12 @@ class Job(models.Model):
                 fields=["queue", "run_at", "state"],
                 condition=Q(state__in=[s.value for s in WAITING]),
                 name="x_jobs_waiting",
+            ),
+            # The publication of an event: who waits for it. Rows that merely sleep are not in it.
+            models.Index(
+                fields=["wait_event", "wait_match"],
+                condition=Q(state=State.SUSPENDED.value, wait_event__gt=""),
+                name="x_jobs_awaiting",
             ),
             # The sweep and the depth. Not on visible_at: each renewal would then rewrite every index of its row.
             models.Index(fields=["queue"], condition=Q(state=State.RUNNING.value), name="x_jobs_running"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from django.db import models
+from django.db.models import Q
 
 from ultimat3_jobs.fields import InstantField
 
@@ -20,6 +21,7 @@ class JobStep(models.Model):
     state = models.CharField(max_length=16)
     attempt = models.IntegerField(db_default=0)  # the job's attempt that recorded it
     output = models.JSONField(null=True)  # read by the replay
+    event_id = models.BigIntegerField(null=True)  # read by later waits: a run gets each event once
     error = models.TextField(db_default="")
     until = InstantField(null=True)  # read by the replay: when a sleep or a wait is over
     started_at = InstantField(null=True)
@@ -27,6 +29,10 @@ class JobStep(models.Model):
 
     class Meta:
         db_table = "x_job_steps"
+        # The events that a run has had, whatever number of steps it has.
+        indexes: ClassVar = [
+            models.Index(fields=["run_id", "event_id"], condition=Q(event_id__isnull=False), name="x_job_steps_events")
+        ]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name} of {self.run_id}"
@@ -46,6 +52,13 @@ class JobEvent(models.Model):
     class Meta:
         db_table = "x_job_events"
         ordering: ClassVar = ["id"]
+        indexes: ClassVar = [
+            # What a run waits for: the first of a name, or of a name and a match.
+            models.Index(fields=["name", "id"], name="x_job_events_name"),
+            models.Index(fields=["name", "match", "id"], name="x_job_events_match"),
+            # The pruning.
+            models.Index(fields=["expires_at"], name="x_job_events_expiry"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.name} {self.id}"

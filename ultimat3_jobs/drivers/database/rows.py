@@ -13,7 +13,9 @@ from ultimat3_jobs.fields import utc_text
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.records import Ack, Claim, ClaimedJob, EnqueueRequest, Lapse, Nack, NackKind
 from ultimat3_jobs.settings import get_settings
+from ultimat3_jobs.text import bounded
 
+MAX_PARK_REASON = 200
 _encoder = msgspec.json.Encoder()
 
 
@@ -90,10 +92,14 @@ def nack_row(nack: Nack) -> dict[str, Any]:
     failure = nack.failure
     return claim_row(nack.claim) | {
         "kind": nack.kind,
-        "delay": nack.delay,
+        "delay": nack.suspension.delay if nack.suspension else nack.delay,
         "stop": nack.stop,
         "dead_letter": nack.dead_letter,
-        "park_reason": nack.park_reason,
+        "park_reason": bounded(nack.park_reason, MAX_PARK_REASON),
+        "until": nack.suspension and instant(nack.suspension.until),
+        "event": nack.suspension and nack.suspension.event,
+        "match": nack.suspension and nack.suspension.match,
+        "poll": nack.suspension and nack.suspension.poll,
         "text": failure and failure.text,
         "cause": failure and failure.cause,
         "error_class": failure and failure.error_class,
