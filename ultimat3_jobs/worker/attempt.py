@@ -13,12 +13,12 @@ from django.utils.module_loading import import_string
 
 from ultimat3_jobs.context import AsyncRun, Run, install_tenant
 from ultimat3_jobs.definition import JobDefinition
+from ultimat3_jobs.forks import leave_if_forked
 from ultimat3_jobs.records import ClaimedJob
 from ultimat3_jobs.settings import get_settings
 from ultimat3_jobs.worker import stacks
 from ultimat3_jobs.worker.async_bodies import call_async_body
 from ultimat3_jobs.worker.connections import prepare_connections, replace_spoilt_connections
-from ultimat3_jobs.worker.forks import leave_if_forked
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from ultimat3_jobs.context import Run
 from ultimat3_jobs.definition import JobDefinition
 from ultimat3_jobs.errors import InputInvalid, LeaseLost, ResultInvalid
 from ultimat3_jobs.failures import class_name, describe_failure
-from ultimat3_jobs.inputs import encode_result
+from ultimat3_jobs.outputs import encode_result
 from ultimat3_jobs.records import ClaimedJob
 from ultimat3_jobs.settings import get_settings
 from ultimat3_jobs.worker.attempt import call_body, in_surroundings
