@@ -118,6 +118,7 @@ register_error_retry(
         errors.StepNotAtomic: "terminal",
         errors.StepInTransaction: "terminal",
         errors.SignalSwallowed: "terminal",
+        errors.EventInvalid: "terminal",
         errors.EventTimeout: "terminal",
         errors.StepChanged: "retryable",
         errors.DuplicateJob: "retryable",

@@ -189,6 +189,12 @@ class SignalSwallowed(JobsError):
     code = "X_SIGNAL_SWALLOWED"
 
 
+class EventInvalid(JobsError):
+    """An event's name, match, payload or time to live cannot work."""
+
+    code = "X_EVENT_INVALID"
+
+
 class EventTimeout(JobsError):
     """A required event did not come in time."""
 
