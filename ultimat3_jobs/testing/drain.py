@@ -26,7 +26,7 @@ from ultimat3_jobs.worker.attempt import connections_of_a_run
 from ultimat3_jobs.worker.claim import claim
 from ultimat3_jobs.worker.execute import execute
 from ultimat3_jobs.worker.inflight import ActiveRun, Inflight
-from ultimat3_jobs.worker.outcome import Buried, Committed, Outcome, Parked, Retrying, RolledBack, Succeeded
+from ultimat3_jobs.worker.outcome import Buried, Committed, GivenUp, Outcome, Parked, Retrying, RolledBack, Succeeded
 from ultimat3_jobs.worker.settle import settle_once
 
 BATCH = 500
@@ -174,7 +174,7 @@ def _named(outcome: Outcome) -> DrainedOutcome:
     match outcome:
         case Succeeded() | Committed():
             return "done"
-        case RolledBack():
+        case RolledBack() | GivenUp():
             return "lost"
         case Retrying():
             return "retrying"
@@ -195,7 +195,7 @@ def _text(outcome: Outcome) -> str:
     match outcome:
         case Retrying(failure=failure) | Buried(failure=failure):
             return failure.text
-        case Parked(reason=reason) | RolledBack(why=reason):
+        case Parked(reason=reason) | RolledBack(why=reason) | GivenUp(why=reason):
             return reason
     return ""
 

@@ -54,6 +54,13 @@ class Parked:
     delay: timedelta
 
 
+@dataclass(frozen=True)
+class GivenUp:
+    """The run had no right to end its job any more, whatever its body did: nothing is written."""
+
+    why: str
+
+
 Unsettled = Succeeded | Retrying | Buried | Parked
 """What is still to be written to the job's row."""
-Outcome = Unsettled | Committed | RolledBack
+Outcome = Unsettled | Committed | RolledBack | GivenUp
