@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from datetime import timedelta
 from functools import cached_property
@@ -76,6 +77,10 @@ class _Attempt:
         logger = logging.getLogger(f"ultimat3_jobs.run.{self._name}")
         return logging.LoggerAdapter(logger, {"job_id": str(self.id), "attempt": self.attempt})
 
+    def step_deadline(self, name: str) -> AbstractContextManager[None]:
+        """Bound what a step calls to the job's `step_timeout`, for the length of the block."""
+        return nullcontext()
+
     @property
     def _steps(self) -> Steps:
         if self._attached is None:
@@ -104,6 +109,10 @@ class Run(_Attempt):
         enqueued_by: who asked for the work. Attribution, never authority.
         cancelled: set when the run should stop: cancelled, or its lease lost. Hand it to what the body calls.
     """
+
+    def for_async(self, job: ClaimedJob) -> AsyncRun:
+        """Return the same attempt as an `async def` body gets it."""
+        return AsyncRun(job, self.cancelled, self._attached)
 
     def check_cancelled(self) -> None:
         """Raise `Aborted` where the run should stop."""

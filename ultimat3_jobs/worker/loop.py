@@ -34,6 +34,7 @@ from ultimat3_jobs.worker.execute import execute
 from ultimat3_jobs.worker.heartbeat import Heartbeat
 from ultimat3_jobs.worker.housekeeping import Housekeeping
 from ultimat3_jobs.worker.inflight import ActiveRun, Inflight, monotonic
+from ultimat3_jobs.worker.recording import open_steps
 from ultimat3_jobs.worker.settle import settle
 
 LONGEST_GATHERING = 0.02
@@ -258,7 +259,9 @@ class Worker:
             if active.job.attempt >= active.job.max_attempts and not self._begin(active):
                 return  # another worker has the job; or this one lapses, and is given back as it is
             ending = AtomicEnding(self._driver, self._inflight, active, lease=self._settings.lease)
-            outcome = execute(active.job, active.run, transaction=ending.transaction)
+            outcome = execute(
+                active.job, active.run, transaction=ending.transaction, open_steps=partial(open_steps, self._driver)
+            )
             if ending.taken or self._inflight.end(active):
                 settle(self._driver, active.job, outcome, patience=self._settings.lease)
         except BaseException:

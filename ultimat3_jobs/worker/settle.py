@@ -26,6 +26,7 @@ from ultimat3_jobs.worker.outcome import (
     Retrying,
     RolledBack,
     Succeeded,
+    Suspending,
     Unsettled,
 )
 
@@ -107,7 +108,7 @@ def _write(driver: Driver, job: ClaimedJob, outcome: Unsettled) -> Callable[[], 
     return lambda: driver.nack([nack])[0]
 
 
-def _nack(job: ClaimedJob, outcome: Retrying | Buried | Parked) -> Nack:
+def _nack(job: ClaimedJob, outcome: Retrying | Buried | Parked | Suspending) -> Nack:
     match outcome:
         case Retrying(failure, delay):
             return Nack.retry(job.claim, delay=delay, failure=failure)
@@ -115,6 +116,8 @@ def _nack(job: ClaimedJob, outcome: Retrying | Buried | Parked) -> Nack:
             return Nack.bury(job.claim, stop=stop, failure=failure, dead_letter=dead_letter)
         case Parked(reason, delay):
             return Nack.park(job.claim, delay=delay, reason=reason)
+        case Suspending(suspension):
+            return Nack.suspend(job.claim, suspension)
 
 
 def _log(job: ClaimedJob, outcome: Unsettled | Committed, landed: bool) -> None:
@@ -127,8 +130,11 @@ def _log(job: ClaimedJob, outcome: Unsettled | Committed, landed: bool) -> None:
         Retrying: ("jobs.job.retrying", logging.WARNING),
         Buried: ("jobs.job.buried", logging.ERROR),
         Parked: ("jobs.job.parked", logging.WARNING),
+        Suspending: ("jobs.job.suspended", logging.DEBUG),
     }[type(outcome)]
     fields: dict[str, Any] = {"job": job.claim.id, "name": job.name, "attempt": job.attempt}
     if isinstance(outcome, (Retrying, Buried)):
         fields |= {"error": outcome.failure.error_class, "verdict": outcome.failure.text.rpartition("verdict: ")[2]}
+    if isinstance(outcome, Suspending):
+        fields["why"] = outcome.suspension.reason
     emit(event, level=level, **fields)
