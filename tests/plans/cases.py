@@ -11,13 +11,15 @@ from uuid import UUID
 from tests.plans.database import DEEP, DUE, LAPSED, QUEUES, RUNNING, TIED, row_id, row_key
 from ultimat3_jobs.drivers.database import rows
 from ultimat3_jobs.drivers.database.driver import STATS_CAP
-from ultimat3_jobs.records import Ack, Claim, EnqueueRequest, Failure, Nack
+from ultimat3_jobs.drivers.database.steps import record_values
+from ultimat3_jobs.records import Ack, Claim, EnqueueRequest, Failure, Nack, StepKind, StepRecord, StepState
 from ultimat3_jobs.states import Stop
 
 RUNS = 50  # running jobs that a fenced statement is given
 KEYS = 100
 KEPT = 50  # done jobs that still hold their keys: 1 of 100 does
 ID = frozenset({"x_jobs_pkey"})
+STEP_ID = frozenset({"x_job_steps_pkey"})
 OUTBOX_ID = frozenset({"x_outbox_pkey"})
 ONE_A_QUEUE = len(QUEUES)  # the walk from queue to queue reads one row of each
 
@@ -104,6 +106,7 @@ def cases() -> list[Case]:
         Case("mark", "mark", {"rows": _marks(pending)}, KEYS, frozenset({"x_outbox_pkey"})),
         *_outbox(pending, [row_id("published", n) for n in range(1, KEYS + 1)]),
         Case("set aside", "set_aside", {"rows": _rows(pending, tries=1, error=""), "lease": 30.0}, KEYS, OUTBOX_ID),
+        *_steps(runs[0]),
         *look_ups(),
     ]
 
@@ -163,6 +166,18 @@ def _outbox(pending: Sequence[str], published: Sequence[str]) -> Iterable[Case]:
     behind = row_id("published", 10)
     yield Case("aged", "aged", {"after": behind, "limit": KEYS, "keep": 60.0}, KEYS, OUTBOX_ID)
     yield Case("prune", "prune", {"rows": _rows(published), "keep": 0.0}, KEYS, OUTBOX_ID)
+
+
+def _steps(claim: Claim) -> Iterable[Case]:
+    run, name = {"run_id": row_id("done", 1)}, {"name": "step-1"}
+    fence = {"id": claim.id.hex, "token": claim.token.hex}
+    record = StepRecord(
+        run_id=claim.id, name="new", seq=1, kind=StepKind.STEP, state=StepState.DONE, attempt=1, output="1"
+    )
+    yield Case("steps", "steps", {**run, "budget": 1_000}, 1, STEP_ID)
+    yield Case("step output", "step_output", {**run, **name}, 1, STEP_ID)
+    yield Case("record step", "record_step", record_values(claim, record), 1, ID | STEP_ID)
+    yield Case("recorded", "recorded", {**fence, **name}, 0, ID | STEP_ID, 1)
 
 
 def _claims() -> Iterable[Case]:
