@@ -76,7 +76,7 @@ def cases() -> list[Case]:
         _holders("holders of free keys", free, found=0),
         Case("enqueue", "enqueue", {"rows": _requests([*held, *free])}, KEPT, frozenset()),
         Case("ask again", "ask_again", {"rows": _rows(ready, request="{}")}, KEYS, ID),
-        Case("hold back", "hold_back", {"rows": _rows(ready)}, KEYS, ID),
+        Case("hold back", "hold_back", {"rows": _rows(ready)}, KEYS, ID | STEP_ID),
         Case("release keys", "release_keys", {"rows": _rows(c.id.hex for c in done)}, RUNS, ID, returns=False),
         Case("release keys for", "release_keys_for", {"rows": _rows(dead)}, RUNS, id_and_key, returns=False),
         Case("hand over", "hand_over", {"rows": _rows(c.id.hex for c in done)}, RUNS, ID, returns=False),
@@ -208,7 +208,7 @@ def _holders(name: str, keys: Sequence[tuple[str, str | None, str]], found: int)
         {"position": place, "id": row_id("new", place), "name": job, "tenant_id": tenant, "idempotency_key": key}
         for place, (job, tenant, key) in enumerate(keys)
     )
-    return Case(name, "holders", {"rows": looked_up}, found, ID | {"x_jobs_key"})
+    return Case(name, "holders", {"rows": looked_up}, found, ID | STEP_ID | {"x_jobs_key"})
 
 
 def _stats(name: str, cap: int) -> Case:
