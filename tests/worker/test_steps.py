@@ -299,7 +299,10 @@ def test_an_exception_is_no_signal() -> None:
 
 @pytest.mark.parametrize("length", [0, -1, "0s"])
 def test_a_sleep_of_no_length_is_over_at_once(length: Any) -> None:
+    turns: list[int] = []
+
     def body(run: Run, n: int) -> None:
+        turns.append(run.attempt)
         run.sleep("nap", length)
         run.sleep(length)
         run.sleep(length)
@@ -307,6 +310,7 @@ def test_a_sleep_of_no_length_is_over_at_once(length: Any) -> None:
     job = declare(body).enqueue(n=1)
     run_due()
     assert row(job).state == "done"
+    assert turns == [1]
     assert list(JobStep.objects.order_by("seq").values_list("name", flat=True)) == ["nap", "sleep-1", "sleep-2"]
 
 
