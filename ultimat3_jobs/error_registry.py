@@ -108,6 +108,7 @@ def _refuse(cause: str) -> DeclarationInvalid:
 register_error_retry(
     {
         errors.InputInvalid: "terminal",
+        errors.EventInvalid: "terminal",
         errors.ResultInvalid: "terminal",
         errors.IdempotencyRequired: "terminal",
         errors.TenantRequired: "terminal",

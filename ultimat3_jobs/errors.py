@@ -69,6 +69,12 @@ class InputInvalid(JobsError):
     code = "X_JOB_INPUT_INVALID"
 
 
+class EventInvalid(JobsError):
+    """An event's name, match, payload or time to live cannot be stored, or no queue here takes events."""
+
+    code = "X_EVENT_INVALID"
+
+
 class ResultInvalid(JobsError):
     """A body ended, but what it returned cannot be stored."""
 

@@ -123,22 +123,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         vendors=SQLITE,
     ),
     Mutation(
-        guard="events are left alone",
-        file="ultimat3_jobs/sql/postgresql/pending.sql",
-        old=" AND kind = 'job'",
-        new="",
-        test="tests/outbox/test_relay.py::test_events_are_left_alone",
-        vendors=POSTGRESQL,
-    ),
-    Mutation(
-        guard="events are left alone",
-        file="ultimat3_jobs/sql/sqlite/pending.sql",
-        old=" AND o.kind = 'job'",
-        new="",
-        test="tests/outbox/test_relay.py::test_events_are_left_alone",
-        vendors=SQLITE,
-    ),
-    Mutation(
         guard="a reused key is set aside",
         file="ultimat3_jobs/outbox/offer.py",
         old="    if receipt.refused:",
