@@ -89,4 +89,5 @@ def test_a_migration_that_enqueues_runs_once_it_has_the_dependency_that_the_erro
     mended = scratch.manage("migrate", "shop")
 
     assert mended.wait() == 0, mended.output()
+    assert scratch.manage("migrate").wait() == 0
     assert "customers 1 work {'customer_id': 1}" in scratch.django(SHOW).output()

@@ -1,5 +1,6 @@
 -- Makes ready those of the given suspended runs whose event is there by now. Called when their suspension is committed:
 -- whoever published meanwhile could not see them waiting.
+-- Events are looked for in the order of publication: a mere EXISTS may read them from the first on.
 -- Rows are reached by id: `|| ''` hides the state from the planner, which would otherwise read the whole of a partial
 -- index that its statistics take for empty.
 WITH waiting AS MATERIALIZED (
@@ -11,26 +12,30 @@ WITH waiting AS MATERIALIZED (
         AND (
             (
                 j.wait_match = ''
-                AND EXISTS (
-                    SELECT 1
+                AND (
+                    SELECT e.id
                     FROM x_job_events AS e
                     WHERE e.name = j.wait_event
                         AND e.published_at >= j.created_at
                         AND e.expires_at > statement_timestamp()
                         AND NOT EXISTS (SELECT 1 FROM x_job_steps AS s WHERE s.run_id = j.run_id AND s.event_id = e.id)
-                )
+                    ORDER BY e.published_at
+                    LIMIT 1
+                ) IS NOT NULL
             )
             OR (
                 j.wait_match > ''
-                AND EXISTS (
-                    SELECT 1
+                AND (
+                    SELECT e.id
                     FROM x_job_events AS e
                     WHERE e.name = j.wait_event
                         AND e.match = j.wait_match
                         AND e.published_at >= j.created_at
                         AND e.expires_at > statement_timestamp()
                         AND NOT EXISTS (SELECT 1 FROM x_job_steps AS s WHERE s.run_id = j.run_id AND s.event_id = e.id)
-                )
+                    ORDER BY e.published_at
+                    LIMIT 1
+                ) IS NOT NULL
             )
         )
     ORDER BY j.id

@@ -1,6 +1,7 @@
 -- Looks at no more than :limit delayed and suspended jobs whose time has come, and makes them ready. One that waits for an
 -- event which is not there stays as it is until its wait is over, and is looked at again later. The queue with the longest
 -- wait goes first, so that one which always has more than :limit does not hold up the others.
+-- The plus keeps SQLite from looking for events by their expiry, of which most have none that helps.
 WITH RECURSIVE queues (queue) AS (
     SELECT min(queue) FROM x_jobs WHERE state IN ('delayed', 'suspended')
     UNION ALL
@@ -51,7 +52,7 @@ looked AS MATERIALIZED (
                 FROM x_job_events AS e
                 WHERE e.name = x.wait_event
                     AND e.published_at >= x.created_at
-                    AND e.expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'
+                    AND +e.expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'
                     AND NOT EXISTS (SELECT 1 FROM x_job_steps AS s WHERE s.run_id = x.run_id AND s.event_id = e.id)
             )
         )
@@ -63,7 +64,7 @@ looked AS MATERIALIZED (
                 WHERE e.name = x.wait_event
                     AND e.match = x.wait_match
                     AND e.published_at >= x.created_at
-                    AND e.expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'
+                    AND +e.expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'
                     AND NOT EXISTS (SELECT 1 FROM x_job_steps AS s WHERE s.run_id = x.run_id AND s.event_id = e.id)
             )
         ) AS is_over

@@ -1,5 +1,6 @@
 -- Records a run's wait for an event and gives it the first that it may have. Fenced on the claim's token: no sweep takes
 -- the job before the statement's transaction ends. A wait that is over stays as it is.
+-- The plus keeps SQLite from looking for events by their expiry, of which most have none that helps.
 INSERT INTO x_job_steps (
     run_id, name, seq, kind, state, attempt, output, event_id, until, started_at, finished_at
 )
@@ -28,7 +29,7 @@ first AS MATERIALIZED (
                 WHERE m.match = ''
                     AND e.name = m.event
                     AND e.published_at >= m.created_at
-                    AND e.expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'
+                    AND +e.expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'
                     AND NOT EXISTS (SELECT 1 FROM x_job_steps AS s WHERE s.run_id = m.run_id AND s.event_id = e.id)
                 ORDER BY e.published_at, e.id
                 LIMIT 1
@@ -40,7 +41,7 @@ first AS MATERIALIZED (
                     AND e.name = m.event
                     AND e.match = m.match
                     AND e.published_at >= m.created_at
-                    AND e.expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'
+                    AND +e.expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'
                     AND NOT EXISTS (SELECT 1 FROM x_job_steps AS s WHERE s.run_id = m.run_id AND s.event_id = e.id)
                 ORDER BY e.published_at, e.id
                 LIMIT 1

@@ -17,21 +17,29 @@ SET state = 'ready',
     park_reason = '',
     updated_at = strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'
 WHERE id IN (
-    SELECT j.id
+    SELECT head.value
     FROM asked
-    CROSS JOIN x_jobs AS j INDEXED BY x_jobs_awaiting
-        ON j.state = 'suspended'
-        AND j.wait_event > ''
-        AND j.wait_event = asked.name
-        AND j.wait_match = asked.match
-    WHERE EXISTS (
-        SELECT 1
-        FROM published AS e
-        WHERE e.name = j.wait_event
-            AND j.wait_match IN ('', e.match)
-            AND e.published_at >= j.created_at
-            AND NOT EXISTS (SELECT 1 FROM x_job_steps AS s WHERE s.run_id = j.run_id AND s.event_id = e.id)
-    )
+    CROSS JOIN json_each((
+        SELECT json_group_array(first.id)
+        FROM (
+            SELECT j.id
+            FROM x_jobs AS j
+            WHERE j.state = 'suspended'
+                AND j.wait_event > ''
+                AND j.wait_event = asked.name
+                AND j.wait_match = asked.match
+                AND EXISTS (
+                    SELECT 1
+                    FROM published AS p
+                    -- The plus keeps SQLite from making an index of these few for each run.
+                    WHERE +p.name = j.wait_event
+                        AND j.wait_match IN ('', p.match)
+                        AND p.published_at >= j.created_at
+                        AND NOT EXISTS (SELECT 1 FROM x_job_steps AS s WHERE s.run_id = j.run_id AND s.event_id = p.id)
+                )
+            LIMIT :limit
+        ) AS first
+    )) AS head
     LIMIT :limit
 )
 RETURNING id;
