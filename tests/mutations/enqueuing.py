@@ -80,8 +80,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         guard="mode required",
-        file="ultimat3_jobs/enqueue.py",
-        old='if mode == "required" and not is_open:',
+        file="ultimat3_jobs/outbox/admission.py",
+        old='if get_settings().outbox.mode == "required" and not is_open:',
         new="if False:",
         test="tests/test_enqueue.py::test_required_mode_refuses_outside_a_transaction_and_stages_inside",
     ),
