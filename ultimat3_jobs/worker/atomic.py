@@ -130,8 +130,8 @@ class AtomicEnding:
         claim = self._active.job.claim
         self.taken = self._inflight.end(self._active)
         if not self.taken:
-            raise _lost(self._active, "was handed back when its worker had to stop")
-        self._landed = self._driver.ack([Ack(claim, result)])[0]
+            raise _lost(self._active, "was handed back when its worker had to stop, or had run out of time")
+        self._landed = self._driver.ack([Ack(claim, result, self._active.vitals.progress)])[0]
         if not self._landed:
             raise _lost(self._active, "was given to another worker, or cancelled, while it ran")
 

@@ -49,7 +49,9 @@ def call_body(definition: JobDefinition, job: ClaimedJob, run: Run, values: Mapp
     with stacks.running(job.claim.id, job.name):
         try:
             if definition.is_async:
-                return call_async_body(definition.func, AsyncRun(job, run.cancelled), values, run.cancelled)
+                return call_async_body(
+                    definition.func, AsyncRun(job, run.cancelled, vitals=run._vitals), values, run.cancelled
+                )
             result = definition.func(run, **values)
         except BaseException as error:
             leave_if_forked(process, error)

@@ -12,13 +12,13 @@ from ultimat3_jobs import registry
 from ultimat3_jobs.classify import decide
 from ultimat3_jobs.context import Run
 from ultimat3_jobs.definition import JobDefinition
-from ultimat3_jobs.errors import InputInvalid, LeaseLost, ResultInvalid
+from ultimat3_jobs.errors import InputInvalid, JobTimeout, LeaseLost, ResultInvalid
 from ultimat3_jobs.failures import class_name, describe_failure
 from ultimat3_jobs.inputs import encode_result
 from ultimat3_jobs.records import ClaimedJob
 from ultimat3_jobs.settings import get_settings
 from ultimat3_jobs.worker.attempt import call_body, in_surroundings
-from ultimat3_jobs.worker.outcome import Buried, Committed, Outcome, Parked, Retrying, RolledBack, Succeeded
+from ultimat3_jobs.worker.outcome import Buried, Committed, GivenUp, Outcome, Parked, Retrying, RolledBack, Succeeded
 
 FIRST_PARK = timedelta(seconds=60)
 LONGEST_PARK = timedelta(minutes=15)
@@ -29,13 +29,16 @@ Transaction = Callable[[], AbstractContextManager[Callable[[str | None], None]]]
 `LeaseLost`."""
 
 
-def execute(job: ClaimedJob, run: Run, *, transaction: Transaction) -> Outcome:
+def execute(
+    job: ClaimedJob, run: Run, *, transaction: Transaction, overdue: Callable[[], JobTimeout | None] = lambda: None
+) -> Outcome:
     """Run one attempt and return what became of it. Whatever the body raises is an outcome, never an error here.
 
     Args:
         job: what was claimed.
         run: what its body gets.
         transaction: how an atomic body and its ack become one.
+        overdue: tells the limit that the attempt has passed, if any. However such a body then fails, that is why.
     """
     definition = registry.find(job.name)
     if definition is None:
@@ -55,7 +58,19 @@ def execute(job: ClaimedJob, run: Run, *, transaction: Transaction) -> Outcome:
         return ended.outcome
     # SystemExit, KeyboardInterrupt and the like too: a body that raises them fails, and the worker goes on.
     except BaseException as error:
-        return _failed(error, job, definition)
+        timeout = overdue()
+        if timeout is None:
+            return _failed(error, job, definition)
+        timeout.__cause__ = error
+        return _failed(timeout, job, definition)
+
+
+def fail(job: ClaimedJob, error: JobTimeout) -> Outcome:
+    """Return what becomes of an attempt whose body goes on past its limit."""
+    definition = registry.find(job.name)
+    if definition is None:  # a module that was reloaded meanwhile
+        return GivenUp(f"no job named {job.name!r} is declared any more")
+    return _failed(error, job, definition)
 
 
 class _Ended(BaseException):
