@@ -493,7 +493,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="loop: no more than its slots",
         file="ultimat3_jobs/worker/loop.py",
-        old="slots = self._bodies.slots - len(self._inflight)",
+        old="slots = max(0, self._bodies.slots - len(self._inflight))",
         new="slots = self._bodies.slots",
         test="tests/worker/test_loop.py::test_as_many_bodies_run_at_once_as_were_asked_for_and_no_more",
         vendors=SQLITE,

@@ -186,7 +186,8 @@ class Worker:
         """Return how many jobs may be claimed now."""
         if self._finishing:
             return 0
-        slots = self._bodies.slots - len(self._inflight)
+        # Fewer threads than runs for a moment, where an abandoned one cost its slot and is not settled yet.
+        slots = max(0, self._bodies.slots - len(self._inflight))
         return slots if self._left is None else min(slots, self._left)
 
     def _claim(self, free: int) -> int:
