@@ -5,28 +5,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
 
 from tests.processes import TIMEOUT, wait_for
 from tests.worker.test_deadlines import declare_async, logged
 from tests.worker.test_heartbeat import beating, claimed, lost
 from tests.worker.test_settle import FAILURE
 from tests.working import age, declare, history, row, run_due, states, working
-from ultimat3_jobs import Aborted, AsyncRun, EnqueueResult, Run
+from ultimat3_jobs import Aborted, AsyncRun, EnqueueResult, Retry, Run
 from ultimat3_jobs.drivers import get_driver
-from ultimat3_jobs.records import CancelVerdict
+from ultimat3_jobs.drivers.database.driver import DatabaseDriver
+from ultimat3_jobs.records import Ack, CancelVerdict, Nack, QueueSelection
 from ultimat3_jobs.states import Stop
+from ultimat3_jobs.worker import loop
 from ultimat3_jobs.worker.inflight import ActiveRun, Inflight
+from ultimat3_jobs.worker.loop import Worker, WorkerOptions
 from ultimat3_jobs.worker.outcome import Buried, GivenUp, Outcome, Parked, Retrying, RolledBack, Succeeded
 from ultimat3_jobs.worker.settle import settle, settle_once
 
 pytestmark = pytest.mark.usefixtures("queue")
 
+BESIDE_AN_ATOMIC_BODY = pytest.mark.postgresql_only(reason="on SQLite nobody writes while an atomic body works")
 CANCELLED, TOO_LATE = CancelVerdict.CANCELLED, CancelVerdict.NOT_CANCELLABLE
 
 
@@ -61,8 +64,6 @@ def test_a_job_that_waits_never_starts(state: str) -> None:
     work = declare(lambda run, n: started.append(n))
     queued = work.using(run_after="1h" if state == "delayed" else 0).enqueue(1)
     if state == "suspended":
-        from ultimat3_jobs.records import Nack, QueueSelection
-
         (one,) = get_driver().claim(worker="w", limit=1, lease=timedelta(seconds=30), queues=QueueSelection())
         assert get_driver().nack([Nack.park(one.claim, delay=timedelta(hours=1), reason="asleep")]) == [True]
     assert row(queued).state == state
@@ -91,7 +92,7 @@ def exiting(run: Run) -> None:
 
 
 @pytest.mark.parametrize("after", [Run.check_cancelled, returning, raising, exiting], ids=lambda after: after.__name__)
-@pytest.mark.parametrize("atomic", [False, True])
+@pytest.mark.parametrize("atomic", [False, pytest.param(True, marks=BESIDE_AN_ATOMIC_BODY)])
 def test_a_running_job_is_told_and_whatever_it_makes_of_it_is_dropped(
     after: Callable[[Run], object], atomic: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -102,9 +103,6 @@ def test_a_running_job_is_told_and_whatever_it_makes_of_it_is_dropped(
         assert run.cancelled.wait(TIMEOUT)
         return after(run)
 
-    # Where writers take turns, nobody else can write while an atomic body works.
-    if atomic and connection.vendor == "sqlite":
-        return
     queued = declare(body, atomic=atomic).enqueue(1)
     with working(concurrency=1):
         assert begun.wait(TIMEOUT)
@@ -144,8 +142,6 @@ def test_an_async_body_is_cancelled_and_may_do_with_it_what_it_likes(
 
 
 def test_a_job_that_is_cancelled_before_its_body_begins_never_starts(caplog: pytest.LogCaptureFixture) -> None:
-    from ultimat3_jobs.worker.loop import Worker, WorkerOptions
-
     started: list[int] = []
     queued = declare(lambda run, n: started.append(n)).enqueue(1)
     worker = Worker(WorkerOptions(concurrency=1))
@@ -229,27 +225,39 @@ def test_a_run_that_has_ended_is_not_told(caplog: pytest.LogCaptureFixture) -> N
     assert logged(caplog, "jobs.job.cancelled") == []
 
 
+class Overtaken(DatabaseDriver):
+    """Has a person cancel each job after its body has ended and before that is settled, or right after."""
+
+    def __init__(self, *, before: bool) -> None:
+        self._before = before
+        self.verdicts: list[CancelVerdict] = []
+
+    def ack(self, acks: Sequence[Ack]) -> list[bool]:
+        return self._settle(acks, super().ack)
+
+    def nack(self, nacks: Sequence[Nack]) -> list[bool]:
+        return self._settle(nacks, super().nack)
+
+    def _settle(self, batch: Sequence[Any], settle: Callable[[Any], list[bool]]) -> list[bool]:
+        landed = [] if self._before else settle(batch)
+        self.verdicts += self.cancel([one.claim.id for one in batch], by="ann")
+        return landed or settle(batch)
+
+
 @pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("before", [False, True])
 def test_a_cancel_that_races_with_the_end_of_its_job_has_one_winner(
-    fails: bool, caplog: pytest.LogCaptureFixture
+    before: bool, fails: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The settlement waits for the row, which the cancel has and then commits or takes back."""
-    ending = threading.Event()
+    driver = Overtaken(before=before)
+    monkeypatch.setattr(loop, "get_driver", lambda: driver)
+    queued = declare(lambda run, n: 1 // n, retry=Retry(attempts=1)).enqueue(0 if fails else 1)
+    run_due(concurrency=1)
 
-    def body(run: Run, n: int) -> str:
-        ending.set()
-        if fails:
-            raise ValueError("by itself")
-        return "ended well"
-
-    work = declare(body)
-    for n, undone in enumerate((False, True)):
-        ending.clear()
-        queued = work.enqueue(n)
-        with transaction.atomic():
-            # The row is this transaction's before the worker can claim it, or once it has.
-            assert get_driver().cancel([queued.id]) == [CANCELLED]
-            transaction.set_rollback(undone)
-        run_due(concurrency=1)
-        assert ending.is_set() is undone
-        assert row(queued).state == (("delayed" if fails else "done") if undone else "cancelled")
+    if before:
+        assert driver.verdicts == [CANCELLED]
+        check_cancelled_alone(queued, caplog)
+    else:
+        assert driver.verdicts == [TOO_LATE]
+        assert row(queued).state == ("dead" if fails else "done")
+        assert logged(caplog, "jobs.job.cancelled") == []

@@ -20,6 +20,7 @@ from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.errors import JobTimeout
 from ultimat3_jobs.records import CancelVerdict
 from ultimat3_jobs.worker.drain import Ending
+from ultimat3_jobs.worker.loop import Worker, WorkerOptions
 
 pytestmark = pytest.mark.usefixtures("queue")
 
@@ -408,9 +409,10 @@ def test_a_drain_waits_until_an_abandoned_job_is_settled(settings: Any) -> None:
     stubborn = Stubborn()
     queued = declare(stubborn.body, timeout=SOON, retry=ONCE).enqueue(1)
     with stubborn.let_go():
-        worker = _begun(stubborn)
-        with transaction.atomic():
-            _lock(queued.id)
+        worker = Working(Worker(WorkerOptions(concurrency=1)))
+        assert stubborn.begun.wait(TIMEOUT)
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("UPDATE x_jobs SET priority = priority")
             wait_for(lambda: worker.worker._bodies.abandoned, "it is given up")
             stubborn.go.set()
             wait_for(lambda: not worker.worker._bodies.abandoned, "its thread has come back")
@@ -419,23 +421,6 @@ def test_a_drain_waits_until_an_abandoned_job_is_settled(settings: Any) -> None:
         assert worker.ended() is Ending.DRAINED
 
     assert (row(queued).state, row(queued).stop) == ("dead", "timeout")
-
-
-def _begun(stubborn: Stubborn) -> Working:
-    worker = Working(_worker())
-    assert stubborn.begun.wait(TIMEOUT)
-    return worker
-
-
-def _worker() -> Any:
-    from ultimat3_jobs.worker.loop import Worker, WorkerOptions
-
-    return Worker(WorkerOptions(concurrency=1))
-
-
-def _lock(job_id: object) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("UPDATE x_jobs SET priority = priority")
 
 
 def test_a_cancelled_job_whose_body_is_given_up_has_not_failed(settings: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -61,39 +61,50 @@ def test_what_is_told_is_stored_as_it_is(done: float, total: float | None, kept:
     assert stored(one) == kept
 
 
-@pytest.mark.parametrize("bad", [-1, -0.1, math.nan, math.inf, -math.inf, 2**63, True, "5", None, Decimal(1)], ids=repr)
-def test_what_is_no_number_from_0_up_is_refused_and_changes_nothing(bad: Any) -> None:
+BAD = [-1, -0.1, math.nan, math.inf, -math.inf, 2**63, True, "5", Decimal(1)]
+
+
+@pytest.mark.parametrize(
+    ("done", "total"), [(None, 10), *((bad, 10) for bad in BAD), *((1, bad) for bad in BAD)], ids=repr
+)
+def test_what_is_no_number_from_0_up_is_refused_and_changes_nothing(done: Any, total: Any) -> None:
     vitals = Vitals()
     vitals.tell(1, 2)
 
-    for attempt in (lambda: vitals.tell(bad, 10), lambda: vitals.tell(1, bad)):
-        if bad is None and attempt.__code__.co_consts[-1] != 10:
-            continue  # no total is known
-        with pytest.raises(InputInvalid, match="which is no number from 0 up"):
-            attempt()
+    with pytest.raises(InputInvalid, match="which is no number from 0 up"):
+        vitals.tell(done, total)
 
     assert vitals.progress == '{"done":1,"total":2}'
 
 
+class Noting(DatabaseDriver):
+    """Notes what is written by each statement."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[Progress]] = []
+
+    def progress(self, batch: Sequence[Progress]) -> list[bool]:
+        self.batches.append(list(batch))
+        return super().progress(batch)
+
+
 def test_all_runs_are_written_in_one_statement_and_only_what_has_changed() -> None:
     inflight, runs = claimed(3)
-    writer = ProgressWriter(get_driver(), inflight)
+    driver = Noting()
+    writer = ProgressWriter(driver, inflight)
     for at, one in enumerate(runs):
         one.run.progress(at)
 
     with CaptureQueriesContext(connection) as statements:
         writer.step()
         writer.step()
-    assert len(statements) == 1
     runs[0].run.progress(7)
     runs[0].run.progress(8)
     runs[1].run.progress(1)
-    with CaptureQueriesContext(connection) as statements:
-        writer.step()
+    writer.step()
 
     assert len(statements) == 1
-    assert statements[0]["sql"].count('"done":8') + statements[0]["sql"].count('\\"done\\":8') == 1
-    assert "done" in statements[0]["sql"].replace("done", "", 1) or True
+    assert [len(batch) for batch in driver.batches] == [3, 1]
     assert [stored(one)["done"] for one in runs] == [8, 1, 2]
 
 
