@@ -240,8 +240,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="heartbeat: the run is cancelled",
         file="ultimat3_jobs/worker/heartbeat.py",
-        old="        one.run.cancelled.set()\n",
-        new="",
+        old='        one.run.cancelled.set()\n        emit("jobs.lease.lost"',
+        new='        emit("jobs.lease.lost"',
         test="tests/worker/test_heartbeat.py::test_a_run_whose_job_was_swept_is_told_to_stop_once_and_its_neighbour_goes_on",
         vendors=SQLITE,
     ),

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import Any, NoReturn
 
 import pytest
@@ -14,12 +15,16 @@ from django.db import connection, connections, transaction
 
 from tests.app.models import Effect
 from tests.processes import TIMEOUT, wait_for
+from tests.worker.test_heartbeat import claimed
 from tests.working import Working, declare, history, row, run_due, states, working
 from ultimat3_jobs import NO_TENANT, AsyncRun, Job, Retry, Run, job
+from ultimat3_jobs.definition import JobDefinition
 from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.errors import JobTimeout
 from ultimat3_jobs.records import CancelVerdict
+from ultimat3_jobs.worker.deadlines import Deadlines
 from ultimat3_jobs.worker.drain import Ending
+from ultimat3_jobs.worker.inflight import ActiveRun, Inflight
 from ultimat3_jobs.worker.loop import Worker, WorkerOptions
 
 pytestmark = pytest.mark.usefixtures("queue")
@@ -421,6 +426,50 @@ def test_a_drain_waits_until_an_abandoned_job_is_settled(settings: Any) -> None:
         assert worker.ended() is Ending.DRAINED
 
     assert (row(queued).state, row(queued).stop) == ("dead", "timeout")
+
+
+def watched(given_up: list[ActiveRun]) -> tuple[Inflight, Deadlines, ActiveRun]:
+    """Return a watch without a worker, and one run."""
+    inflight, (active,) = claimed(1)
+    inflight.add(active)
+    watch = Deadlines(inflight, grace=timedelta(0), abandon=lambda one, _: given_up.append(one))
+    return inflight, watch, active
+
+
+def definition_of(**options: Any) -> JobDefinition:
+    """Return the declaration of a job."""
+    return declare(lambda run, n: None, **options).definition
+
+
+def test_what_has_ended_or_was_handed_back_is_not_given_up() -> None:
+    given_up: list[ActiveRun] = []
+    inflight, watch, active = watched(given_up)
+    with watch.watch(active, definition_of(timeout=SOON)) as one:
+        watch.start()
+        assert inflight.end(active)
+        wait_for(lambda: one.ended, "the watch is done with it")
+        watch.stop()
+
+    assert active.run.cancelled.is_set()
+    assert given_up == []
+    assert not active.abandoned
+
+
+def test_whatever_goes_wrong_about_one_run_the_others_are_watched(caplog: pytest.LogCaptureFixture) -> None:
+    inflight, (broken, active) = claimed(2)
+    watch = Deadlines(inflight, grace=timedelta(hours=1), abandon=lambda one, error: None)
+    broken.run.cancelled.call(lambda: 1 // 0)
+    definition = definition_of(timeout=SOON)
+    watch.start()
+    try:
+        with watch.watch(broken, definition):
+            assert broken.run.cancelled.wait(TIMEOUT)
+            with watch.watch(active, definition):
+                assert active.run.cancelled.wait(TIMEOUT)
+    finally:
+        watch.stop()
+
+    assert [failed["error"] for failed in logged(caplog, "jobs.timeout.failed")] == ["ZeroDivisionError"]
 
 
 def test_a_cancelled_job_whose_body_is_given_up_has_not_failed(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
