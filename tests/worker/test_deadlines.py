@@ -21,6 +21,7 @@ from ultimat3_jobs import NO_TENANT, AsyncRun, Job, Retry, Run, job
 from ultimat3_jobs.definition import JobDefinition
 from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.errors import JobTimeout
+from ultimat3_jobs.models import JobStep
 from ultimat3_jobs.records import CancelVerdict
 from ultimat3_jobs.worker.deadlines import Deadlines
 from ultimat3_jobs.worker.drain import Ending
@@ -190,14 +191,14 @@ def test_an_async_body_is_cancelled_at_its_deadline() -> None:
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_step_that_takes_too_long_ends_its_attempt_and_is_named(is_async: bool) -> None:
     def plain(run: Run, n: int) -> None:
-        with run._step_deadline("short"):
+        with run.step_deadline("short"):
             pass
-        with run._step_deadline("render"):
+        with run.step_deadline("render"):
             assert run.cancelled.wait(TIMEOUT)
         run.check_cancelled()
 
     async def work(run: AsyncRun) -> None:
-        with run._step_deadline("render"):
+        with run.step_deadline("render"):
             await asyncio.sleep(TIMEOUT)
 
     options = {"step_timeout": SOON, "timeout": NEVER, "retry": ONCE}
@@ -208,16 +209,95 @@ def test_a_step_that_takes_too_long_ends_its_attempt_and_is_named(is_async: bool
     assert "the step 'render' of t.job took longer than step_timeout=50ms" in row(queued).last_error
 
 
+@pytest.mark.usefixtures("_patient")
+@pytest.mark.parametrize("atomic", [False, True])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_recorded_step_is_bounded_and_one_that_returns_in_time_is_kept(is_async: bool, atomic: bool) -> None:
+    """It returns within the grace, and its record is there; the next step begins no more."""
+    runs: list[Run | AsyncRun] = []
+
+    def slow() -> int:
+        assert runs[-1].cancelled.wait(TIMEOUT)
+        return 1
+
+    def never() -> int:
+        raise AssertionError("the run was told to stop")
+
+    def plain(run: Run, n: int) -> None:
+        runs.append(run)
+        run.step("slow", slow, atomic=atomic)
+        run.step("next", never, atomic=atomic)
+
+    async def work(run: AsyncRun) -> None:
+        runs.append(run)
+        await run.step("slow", slow, atomic=atomic)
+        await run.step("next", never, atomic=atomic)
+
+    options = {"step_timeout": SOON, "timeout": NEVER, "retry": ONCE}
+    queued = (declare_async(work, **options) if is_async else declare(plain, **options)).enqueue(1)
+    run_due(concurrency=1)
+
+    assert (row(queued).state, row(queued).stop) == ("dead", "timeout")
+    assert "the step 'slow' of t.job took longer than step_timeout=50ms" in row(queued).last_error
+    if not is_async:  # a coroutine is cancelled wherever it waits, while its step is being recorded perhaps
+        assert [(step.name, step.output) for step in JobStep.objects.all()] == [("slow", 1)]
+
+
+def test_a_step_of_an_abandoned_body_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    stubborn = Stubborn()
+    ended: list[BaseException] = []
+
+    def after(run: Run) -> None:
+        try:
+            run.step("late", lambda: Effect.objects.create(label="late").pk, atomic=True)
+        except BaseException as error:
+            ended.append(error)
+            raise
+
+    stubborn.after = after  # type: ignore[method-assign]
+
+    def body(run: Run, n: int) -> None:
+        run.step("stuck", lambda: stubborn.go.wait(TIMEOUT))
+        after(run)
+
+    queued = declare(body, step_timeout=SOON, retry=ONCE).enqueue(1)
+    with stubborn.let_go(), working(concurrency=1) as worker:
+        wait_for(lambda: row(queued).state == "dead", "it is given up")
+        stubborn.go.set()
+        wait_for(lambda: not worker.worker._bodies.abandoned, "its thread has ended")
+
+    assert Effect.objects.count() == JobStep.objects.count() == 0
+    assert "the step 'stuck' of t.job" in logged(caplog, "jobs.timeout.abandoned")[0]["why"]
+    assert (row(queued).stop, len(history(queued))) == ("timeout", 1)
+
+
+@pytest.mark.usefixtures("_patient")
+@pytest.mark.parametrize("before", [True, False])
+def test_a_run_that_asked_to_be_suspended_before_its_deadline_is_and_after_it_is_refused(before: bool) -> None:
+    def body(run: Run, n: int) -> None:
+        if not before:
+            assert run.cancelled.wait(TIMEOUT)
+        try:
+            run.snooze("1h")
+        finally:
+            assert run.cancelled.wait(TIMEOUT)
+
+    queued = declare(body, timeout=SOON, retry=ONCE).enqueue(1)
+    run_due(concurrency=1)
+
+    assert (row(queued).state, row(queued).stop) == (("suspended", "") if before else ("dead", "timeout"))
+
+
 def test_the_time_between_steps_and_that_of_other_steps_does_not_count() -> None:
     """The second step of the first job passes its limit; by then the first step and the other job have not."""
     passed: list[bool] = []
 
     def body(run: Run, n: int) -> None:
         if n == 2:
-            with run._step_deadline("a"):
+            with run.step_deadline("a"):
                 assert run.cancelled.wait(TIMEOUT)
             return
-        with run._step_deadline("a"):
+        with run.step_deadline("a"):
             pass
         other.enqueue(2)
         wait_for(lambda: states().get("done") == 1, "the other job, which began later, has passed its limit")
@@ -233,7 +313,7 @@ def test_the_time_between_steps_and_that_of_other_steps_does_not_count() -> None
 
 def test_a_step_deadline_without_a_limit_or_a_worker_does_nothing() -> None:
     def body(run: Run, n: int) -> str:
-        with run._step_deadline("a"), run._step_deadline():
+        with run.step_deadline("a"), run.step_deadline("b"):
             return "done"
 
     queued = declare(body).enqueue(1)

@@ -40,6 +40,7 @@ from ultimat3_jobs.worker.housekeeping import Housekeeping
 from ultimat3_jobs.worker.inflight import ActiveRun, Inflight, monotonic
 from ultimat3_jobs.worker.outcome import GivenUp, Outcome
 from ultimat3_jobs.worker.progress import EVERY, ProgressWriter
+from ultimat3_jobs.worker.recording import open_steps
 from ultimat3_jobs.worker.settle import settle
 
 LONGEST_GATHERING = 0.02
@@ -261,7 +262,13 @@ class Worker:
             definition = registry.find(active.job.name)
             active.is_atomic = definition is not None and definition.atomic
             with self._deadlines.watch(active, definition) as watched:
-                outcome = execute(active.job, active.run, transaction=ending.transaction, overdue=watched.overdue)
+                outcome = execute(
+                    active.job,
+                    active.run,
+                    transaction=ending.transaction,
+                    open_steps=partial(open_steps, self._driver),
+                    overdue=watched.overdue,
+                )
             active.is_atomic = False
             if ending.taken or self._inflight.end(active):
                 self._settle(active, outcome)

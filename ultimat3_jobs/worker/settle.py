@@ -28,6 +28,7 @@ from ultimat3_jobs.worker.outcome import (
     Retrying,
     RolledBack,
     Succeeded,
+    Suspending,
     Unsettled,
 )
 
@@ -125,7 +126,7 @@ def _write(driver: Driver, job: ClaimedJob, outcome: Unsettled, progress: str | 
     return lambda: driver.nack([nack])[0]
 
 
-def _nack(job: ClaimedJob, outcome: Retrying | Buried | Parked) -> Nack:
+def _nack(job: ClaimedJob, outcome: Retrying | Buried | Parked | Suspending) -> Nack:
     match outcome:
         case Retrying(failure, delay):
             return Nack.retry(job.claim, delay=delay, failure=failure)
@@ -133,6 +134,8 @@ def _nack(job: ClaimedJob, outcome: Retrying | Buried | Parked) -> Nack:
             return Nack.bury(job.claim, stop=stop, failure=failure, dead_letter=dead_letter)
         case Parked(reason, delay):
             return Nack.park(job.claim, delay=delay, reason=reason)
+        case Suspending(suspension):
+            return Nack.suspend(job.claim, suspension)
 
 
 def _log(driver: Driver, job: ClaimedJob, outcome: Unsettled | Committed, landed: bool) -> None:
@@ -145,8 +148,11 @@ def _log(driver: Driver, job: ClaimedJob, outcome: Unsettled | Committed, landed
         Retrying: ("jobs.job.retrying", logging.WARNING),
         Buried: ("jobs.job.buried", logging.ERROR),
         Parked: ("jobs.job.parked", logging.WARNING),
+        Suspending: ("jobs.job.suspended", logging.DEBUG),
     }[type(outcome)]
     fields: dict[str, Any] = {"job": job.claim.id, "name": job.name, "attempt": job.attempt}
     if isinstance(outcome, (Retrying, Buried)):
         fields |= {"error": outcome.failure.error_class, "verdict": outcome.failure.text.rpartition("verdict: ")[2]}
+    if isinstance(outcome, Suspending):
+        fields["why"] = outcome.suspension.reason
     emit(event, level=level, **fields)
