@@ -7,6 +7,8 @@ from tests.mutations.mutation import POSTGRESQL, SQLITE, Mutation
 LISTS = "ultimat3_jobs/inspection/lists.py"
 MASKING = "ultimat3_jobs/inspection/masking.py"
 REPAIRS = "ultimat3_jobs/admin/repairs.py"
+DRIVER_REPAIRS = "ultimat3_jobs/drivers/database/repairs.py"
+FROM_A_STEP = "tests/drivers/test_database.py::TestRetriesFromAStep::"
 COMMAND = "ultimat3_jobs/management/commands/jobs.py"
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -160,6 +162,62 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="    if len(found) > 1:\n",
         new="    if False:\n",
         test="tests/inspection/test_command.py::test_a_job_is_found_by_the_first_digits_of_its_id_or_by_name_and_key",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="retry from a step: it goes with what came after it",
+        file="ultimat3_jobs/sql/postgresql/forget_steps.sql",
+        old="(s.seq > first.seq OR s.name = first.name)",
+        new="s.name = first.name",
+        test=f"{FROM_A_STEP}test_the_step_and_what_came_after_it_are_forgotten[0]",
+        vendors=POSTGRESQL,
+    ),
+    Mutation(
+        guard="retry from a step: it goes with what came after it",
+        file="ultimat3_jobs/sql/sqlite/forget_steps.sql",
+        old="(s.seq > f.seq OR s.name = f.name)",
+        new="s.name = f.name",
+        test=f"{FROM_A_STEP}test_the_step_and_what_came_after_it_are_forgotten[0]",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="retry from a step: another run's steps stay",
+        file="ultimat3_jobs/sql/postgresql/forget_steps.sql",
+        old="s.run_id = first.run_id AND ",
+        new="",
+        test=f"{FROM_A_STEP}test_the_step_and_what_came_after_it_are_forgotten[0]",
+        vendors=POSTGRESQL,
+    ),
+    Mutation(
+        guard="retry from a step: another run's steps stay",
+        file="ultimat3_jobs/sql/sqlite/forget_steps.sql",
+        old="            AND s.run_id = f.run_id\n",
+        new="",
+        test=f"{FROM_A_STEP}test_the_step_and_what_came_after_it_are_forgotten[0]",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="retry from a step: what has not recorded it is not started",
+        file=DRIVER_REPAIRS,
+        old="every if step is None else _with_step(alias, every, step)",
+        new="every",
+        test=f"{FROM_A_STEP}test_a_letter_without_the_step_is_refused_and_stays_as_it_is",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="retry from a step: only what was started forgets",
+        file=DRIVER_REPAIRS,
+        old='"forget_steps", {"rows": _batch(started)',
+        new='"forget_steps", {"rows": _batch(ids)',
+        test=f"{FROM_A_STEP}test_what_cannot_be_retried_keeps_its_steps[running]",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="retry from a step: the history says which",
+        file=DRIVER_REPAIRS,
+        old='rule=step or "")',
+        new='rule="")',
+        test="tests/drivers/test_repairs.py::test_the_history_says_from_which_step_a_job_was_retried",
         vendors=SQLITE,
     ),
     Mutation(

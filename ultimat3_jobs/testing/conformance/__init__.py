@@ -27,8 +27,8 @@ pytest.register_assert_rewrite(
     *(
         f"{__name__}.{module}"
         for module in (
-            "harness", "again", "batches", "cancels", "claiming", "depth", "fences", "keys", "lapses", "leases",
-            "retries", "settling", "transactions",
+            "harness", "again", "batches", "cancels", "claiming", "depth", "fences", "from_steps", "keys", "lapses",
+            "leases", "retries", "settling", "transactions",
         )
     )
 )  # fmt: skip
@@ -39,6 +39,7 @@ from ultimat3_jobs.testing.conformance.cancels import TestCancels  # noqa: E402
 from ultimat3_jobs.testing.conformance.claiming import TestClaiming, TestPriorities  # noqa: E402
 from ultimat3_jobs.testing.conformance.depth import TestDepth  # noqa: E402
 from ultimat3_jobs.testing.conformance.fences import TestFences  # noqa: E402
+from ultimat3_jobs.testing.conformance.from_steps import TestRetriesFromAStep  # noqa: E402
 from ultimat3_jobs.testing.conformance.harness import Harness  # noqa: E402
 from ultimat3_jobs.testing.conformance.keys import TestHolders, TestKeys  # noqa: E402
 from ultimat3_jobs.testing.conformance.lapses import TestLapses  # noqa: E402
@@ -61,6 +62,7 @@ __all__ = [
     "TestLeases",
     "TestPriorities",
     "TestRetries",
+    "TestRetriesFromAStep",
     "TestSettling",
     "TestTransactions",
 ]
