@@ -120,7 +120,6 @@ register_error_retry(
         errors.SignalSwallowed: "terminal",
         errors.EventInvalid: "terminal",
         errors.EventTimeout: "terminal",
-        errors.StepChanged: "retryable",
         errors.DuplicateJob: "retryable",
         errors.KeyReused: "retryable",
         errors.RowStatusUnknown: "retryable",

@@ -33,6 +33,7 @@ class DatabaseHarness(Harness):
         with connection.cursor() as cursor:
             columns = ", ".join(earlier.format(column) for column in INSTANTS)
             cursor.execute(f"UPDATE x_jobs SET {columns}", {"seconds": seconds})
+            cursor.execute(f"UPDATE x_job_steps SET {earlier.format('until')}", {"seconds": seconds})
 
     def transaction(self) -> AbstractContextManager[object]:
         return transaction.atomic()

@@ -387,7 +387,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "again: only a job that has begun",
         "ultimat3_jobs/drivers/database/enqueue.py",
-        "begun = holder.attempt > 0 and not holder.finished",
+        "begun = holder.begun and not holder.finished",
         "begun = not holder.finished",
         "tests/drivers/test_database.py::TestAskedAgain::test_a_job_that_has_not_begun_is_joined_alone",
         BOTH,
@@ -395,8 +395,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "again: never a finished job",
         "ultimat3_jobs/drivers/database/enqueue.py",
-        "begun = holder.attempt > 0 and not holder.finished",
-        "begun = holder.attempt > 0",
+        "begun = holder.begun and not holder.finished",
+        "begun = holder.begun",
         "tests/drivers/test_database.py::TestAskedAgain::test_a_done_job_that_holds_its_key_is_not_asked_again",
         BOTH,
     ),

@@ -421,8 +421,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="execute: every exception",
         file="ultimat3_jobs/worker/execute.py",
-        old="    except BaseException as error:\n        return _failed(error, job, definition)\n",
-        new="    except Exception as error:\n        return _failed(error, job, definition)\n",
+        old="    except BaseException as error:\n        return _signalled(error, run, steps) or",
+        new="    except Exception as error:\n        return _signalled(error, run, steps) or",
         test="tests/worker/test_execute.py::test_every_kind_of_exception_is_a_failed_attempt",
         vendors=SQLITE,
     ),

@@ -70,7 +70,7 @@ def own_database(folder: Path) -> Iterator[BaseDatabaseWrapper]:
         executor.migrate([node for node in executor.loader.graph.leaf_nodes() if node[0] == "ultimat3_jobs"])
         if opened.vendor == "postgresql":
             # The tests decide when the statistics are renewed; and nothing in here needs to outlive a crash.
-            for table in ("x_jobs", "x_outbox"):
+            for table in ("x_jobs", "x_job_steps", "x_outbox"):
                 _execute(opened, f"ALTER TABLE {table} SET UNLOGGED, SET (autovacuum_enabled = false)")
         yield opened
     finally:
@@ -83,6 +83,7 @@ def fill_finished(opened: BaseDatabaseWrapper, sizes: Sizes) -> None:
     """Insert what a queue has behind it: done jobs and published outbox rows."""
     _insert(opened, "jobs", "done", sizes.done)
     _insert(opened, "outbox", "published", sizes.published)
+    _insert(opened, "steps", "done", sizes.published)
 
 
 def fill_work(opened: BaseDatabaseWrapper, sizes: Sizes) -> None:

@@ -10,10 +10,11 @@ WITH mine AS MATERIALIZED (
 )
 INSERT INTO x_job_steps AS s (run_id, name, seq, kind, state, attempt, output, until, started_at, finished_at)
 SELECT
-    CAST(:run_id AS uuid), :name, CAST(:seq AS integer), :kind, :state, CAST(:attempt AS integer), CAST(:output AS jsonb),
+    CAST(:run_id AS uuid), :name, CAST(:seq AS integer), :kind, CAST(:state AS text), CAST(:attempt AS integer),
+    CAST(:output AS jsonb),
     clock_timestamp() + make_interval(secs => CAST(:delay AS double precision)),
     clock_timestamp() - make_interval(secs => CAST(:took AS double precision)),
-    CASE WHEN :state = 'done' THEN clock_timestamp() END
+    CASE WHEN CAST(:state AS text) = 'done' THEN clock_timestamp() END
 FROM mine
 ON CONFLICT (run_id, name) DO UPDATE SET seq = s.seq
 RETURNING
