@@ -9,6 +9,8 @@ MASKING = "ultimat3_jobs/inspection/masking.py"
 REPAIRS = "ultimat3_jobs/admin/repairs.py"
 DRIVER_REPAIRS = "ultimat3_jobs/drivers/database/repairs.py"
 FROM_A_STEP = "tests/drivers/test_database.py::TestRetriesFromAStep::"
+STEPS = "ultimat3_jobs/inspection/steps.py"
+TOLD = "tests/inspection/test_steps.py::"
 COMMAND = "ultimat3_jobs/management/commands/jobs.py"
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -218,6 +220,70 @@ MUTATIONS: tuple[Mutation, ...] = (
         old='rule=step or "")',
         new='rule="")',
         test="tests/drivers/test_repairs.py::test_the_history_says_from_which_step_a_job_was_retried",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="steps: a look at them is bounded",
+        file=STEPS,
+        old="values(*_COLUMNS)[: limit + 1]",
+        new="values(*_COLUMNS)",
+        test=f"{TOLD}test_of_many_steps_the_last_are_shown_in_as_many_queries",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="steps: secrets are masked",
+        file=STEPS,
+        old='masked({row["name"]: output})[row["name"]]',
+        new="output",
+        test=f"{TOLD}test_secrets_in_steps_are_masked_and_long_results_are_not_read",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="steps: long results are not read",
+        file=STEPS,
+        old="size__lte=MAX_OUTPUT",
+        new="size__gte=0",
+        test=f"{TOLD}test_secrets_in_steps_are_masked_and_long_results_are_not_read",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="steps: a sleep is over by the database's clock",
+        file=STEPS,
+        old="self.until is not None and self.until <= now",
+        new="self.until is not None",
+        test=f"{TOLD}test_a_sleep_is_told_by_the_databases_clock",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="preview: what is neither dead nor failed has none",
+        file="ultimat3_jobs/inspection/preview.py",
+        old="    if job.state not in RETRYABLE:\n",
+        new="    if False:\n",
+        test=f"{TOLD}test_a_preview_is_refused_where_the_retry_would_be",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="preview: it goes by the order of recording, as the retry does",
+        file="ultimat3_jobs/inspection/preview.py",
+        old="seq > first or name == from_step",
+        new="name == from_step",
+        test=f"{TOLD}test_a_preview_tells_what_is_skipped_and_what_is_done_again_and_changes_nothing",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="command: a preview changes nothing",
+        file=COMMAND,
+        old='        if not options["preview"]:\n',
+        new="        if True:\n",
+        test=f"{TOLD}test_a_preview_tells_what_is_skipped_and_what_is_done_again_and_changes_nothing",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="retry from a step: staged work is not handed on for it",
+        file="ultimat3_jobs/inspection/repair.py",
+        old="again = [] if from_step is not None else ",
+        new="again = ",
+        test=f"{TOLD}test_staged_work_has_no_steps",
         vendors=SQLITE,
     ),
     Mutation(

@@ -18,7 +18,8 @@ from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.inspection import repair
 from ultimat3_jobs.inspection.lists import Filters, Page, list_jobs, queues, search_jobs
 from ultimat3_jobs.inspection.masking import bounded, printable, shown
-from ultimat3_jobs.inspection.story import Story, failure_text, instant, overview, tell
+from ultimat3_jobs.inspection.moments import instant
+from ultimat3_jobs.inspection.story import Story, failure_text, overview, repair_line, tell
 from ultimat3_jobs.models import Job, JobAttempt
 from ultimat3_jobs.states import LIVE, RETRYABLE, State
 
@@ -172,9 +173,8 @@ def _heading(attempt: JobAttempt) -> str:
         decided = f" ({attempt.decision}{following})" if attempt.decision else ""
         what = f"Attempt {attempt.attempt} failed at {instant(attempt.finished_at)}: {attempt.error_class}{decided}"
     else:
-        by = f" by {attempt.by}" if attempt.by else ""
-        reason = f": {attempt.reason}" if attempt.reason else ""
-        what = f"{attempt.kind.capitalize()} at {instant(attempt.finished_at)}{by}{reason}"
+        line = repair_line(attempt)
+        what = line[:1].upper() + line[1:]
     return printable(what)
 
 
