@@ -11,6 +11,7 @@ DRIVER_REPAIRS = "ultimat3_jobs/drivers/database/repairs.py"
 FROM_A_STEP = "tests/drivers/test_database.py::TestRetriesFromAStep::"
 STEPS = "ultimat3_jobs/inspection/steps.py"
 TOLD = "tests/inspection/test_steps.py::"
+ADMIN = "tests/test_admin_steps.py::"
 COMMAND = "ultimat3_jobs/management/commands/jobs.py"
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -73,7 +74,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="admin: actions are logged",
         file=REPAIRS,
-        old='                    self.log_change(request, rows[one.id], f"{repair.done}. {reason}".strip())\n',
+        old='                    self.log_change(request, rows[one.id], f"{done}. {reason}".strip())\n',
         new="                    pass\n",
         test="tests/test_admin.py::test_an_action_is_confirmed_answered_row_by_row_and_logged",
         vendors=SQLITE,
@@ -284,6 +285,46 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="again = [] if from_step is not None else ",
         new="again = ",
         test=f"{TOLD}test_staged_work_has_no_steps",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="admin: a retry from a step is one from that step",
+        file="ultimat3_jobs/admin/jobs.py",
+        old="move=partial(repair.move, from_step=step)",
+        new="move=repair.move",
+        test=f"{ADMIN}test_a_retry_from_a_step_shows_what_it_would_do_is_confirmed_and_logged",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="admin: the log says from which step",
+        file=REPAIRS,
+        old='f"{repair.done} {repair.narrowed_to}".strip()',
+        new="repair.done",
+        test=f"{ADMIN}test_a_retry_from_a_step_shows_what_it_would_do_is_confirmed_and_logged",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="admin: a step is named for one job",
+        file="ultimat3_jobs/admin/jobs.py",
+        old="        if len(ids) != 1:\n",
+        new="        if not ids:\n",
+        test=f"{ADMIN}test_a_step_is_named_for_one_job_at_a_time",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="admin: to look at events has its own permission",
+        file="ultimat3_jobs/admin/events.py",
+        old='request.method != "GET" or not self.has_view_permission(request)',
+        new='request.method != "GET"',
+        test=f"{ADMIN}test_looking_at_events_needs_their_own_permission",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="admin: an event's secrets are masked",
+        file="ultimat3_jobs/admin/events.py",
+        old="printable(shown(event.payload), lines=True)",
+        new="printable(str(event.payload), lines=True)",
+        test=f"{ADMIN}test_events_are_listed_the_newest_first_found_by_name_and_shown",
         vendors=SQLITE,
     ),
     Mutation(
