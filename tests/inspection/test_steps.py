@@ -105,6 +105,7 @@ def test_of_many_steps_the_last_are_shown_in_as_many_queries() -> None:
     def queries() -> int:
         with CaptureQueriesContext(connection) as captured:
             jobs("show", job.id)
+        assert [one["sql"] for one in captured if '"x_job_steps"' in one["sql"] and "LIMIT 201" in one["sql"]]
         return len(captured)
 
     def fill(first: int, last: int) -> None:
