@@ -135,7 +135,8 @@ def cases() -> list[Case]:
         Case("cancel", "cancel", {"rows": _rows([*ready, *(c.id.hex for c in runs)]), **who}, KEYS + RUNS, ID),
         Case("found", "found", {"rows": _rows([*ready, *dead])}, KEYS + RUNS, ID),
         _log("log_failures", dead, decision="retry"),
-        _log("log_repairs", dead, kind="retry", **who),
+        _log("log_repairs", dead, kind="retry", rule="", **who),
+        *_from_a_step([c.id.hex for c in done]),
         Case("stage", "stage", {"rows": _requests(free)}, KEPT, frozenset(), returns=False),
         Case("pending", "pending", {"limit": KEYS}, KEYS, frozenset({"x_outbox_pending", "x_outbox_pkey"})),
         Case("clock", "clock", {}, 1, frozenset()),
@@ -244,6 +245,14 @@ def _outbox(pending: Sequence[str], published: Sequence[str]) -> Iterable[Case]:
     behind = row_id("published", 10)
     yield Case("aged", "aged", {"after": behind, "limit": KEYS, "keep": 60.0}, KEYS, OUTBOX_ID)
     yield Case("prune", "prune", {"rows": _rows(published), "keep": 0.0}, KEYS, OUTBOX_ID)
+
+
+def _from_a_step(jobs: Sequence[str]) -> Iterable[Case]:
+    given = {"rows": _rows(jobs), "name": "step-1"}
+    indexes = ID | STEP_ID
+    yield Case("have step", "have_step", given, len(jobs), indexes)
+    yield Case("have step: that none has", "have_step", {**given, "name": "step-2"}, 0, indexes, 4 * len(jobs))
+    yield Case("forget steps", "forget_steps", given, len(jobs), indexes, returns=False)
 
 
 def _steps(claim: Claim) -> Iterable[Case]:
