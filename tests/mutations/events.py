@@ -182,8 +182,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="it wakes behind the commit",
         file="ultimat3_jobs/outbox/move.py",
-        old="    wake(offer.events)\n    for (one, _)",
-        new="    for (one, _)",
+        old='            if marks:\n                run(alias, "mark", {"rows": rows.encode(marks)})\n    except Exception as error:\n        if offer.careful or fault_of(error) is Fault.PASSING:\n            # What was learnt of rows is kept, the move is not. What stopped it, and matters more, may stop this too.\n            with suppress(Exception):\n                count_failures(alias, offer.culprits)\n        raise\n    wake(offer.events)\n',
+        new='            wake(offer.events)\n            if marks:\n                run(alias, "mark", {"rows": rows.encode(marks)})\n    except Exception as error:\n        if offer.careful or fault_of(error) is Fault.PASSING:\n            # What was learnt of rows is kept, the move is not. What stopped it, and matters more, may stop this too.\n            with suppress(Exception):\n                count_failures(alias, offer.culprits)\n        raise\n',
         test=f"{RACES}test_a_run_that_parks_before_the_publisher_commits_is_woken_by_it",
         vendors=POSTGRESQL,
     ),
