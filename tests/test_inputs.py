@@ -21,7 +21,8 @@ from tests.app.models import Organization
 from tests.declaring import body_taking
 from ultimat3_jobs import Run
 from ultimat3_jobs.errors import InputInvalid
-from ultimat3_jobs.inputs import InputCodec, encode_result
+from ultimat3_jobs.inputs import InputCodec
+from ultimat3_jobs.outputs import encode_result
 
 T = TypeVar("T")
 

@@ -176,7 +176,16 @@ def test_a_description_is_plain_json_without_key_and_input() -> None:
         "while_running": "again",
         "on_key_reuse": "warn",
         "database": None,
+        "timeout": None,
+        "step_timeout": None,
+        "event_poll": "30s",
     }
+
+
+def test_a_description_has_the_limits_as_lengths_of_time() -> None:
+    described = declare(timeout="90s", step_timeout=15, event_poll="1m").describe()
+
+    assert (described["timeout"], described["step_timeout"], described["event_poll"]) == ("1m30s", "15s", "1m")
 
 
 def test_a_description_of_a_tenanted_job_says_so() -> None:

@@ -50,6 +50,18 @@ BAD_EITHER_WAY = [
 BAD_DECLARATIONS: list[tuple[dict[str, Any], str, str]] = [
     *BAD_EITHER_WAY,
     ({"retry": 5}, "retry=5 is no Retry", "retry=Retry(attempts=3)"),
+    *[
+        ({name: bad}, f"{name}={bad!r} is no positive length of time", f'{name}="{example}"')
+        for name, example in (("timeout", "5m"), ("step_timeout", "1m"), ("event_poll", "30s"))
+        for bad in ("0s", -1)
+    ],
+    ({"timeout": "soon"}, "timeout='soon': ", 'timeout="1h"'),
+    ({"event_poll": None}, "event_poll=None: ", 'event_poll="1h"'),
+    (
+        {"timeout": "1m", "step_timeout": 61},
+        "step_timeout=61 is longer than timeout='1m', which ends the attempt before it",
+        'step_timeout="1m"  # or less',
+    ),
     ({"dedupe_for": "0s"}, "dedupe_for='0s' is no positive length of time", 'dedupe_for="24h"'),
     ({"dedupe_for": -1}, "dedupe_for=-1 is no positive length of time", 'dedupe_for="24h"'),
     ({"dedupe_for": "soon"}, "dedupe_for='soon': ", 'dedupe_for="1h"'),

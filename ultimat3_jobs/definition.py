@@ -39,6 +39,12 @@ class JobDefinition:
     """Whether body and ack share one transaction."""
     database: str | None
     """Alias on whose outbox its enqueues are staged. None: the one that the routers give for the outbox."""
+    timeout: timedelta | None
+    """How long an attempt may take, from when its body's thread begins it."""
+    step_timeout: timedelta | None
+    """How long one step of an attempt may take."""
+    event_poll: timedelta
+    """How often a run that waits for an event is looked at, should no publication wake it."""
 
     @property
     def is_async(self) -> bool:
@@ -63,4 +69,7 @@ class JobDefinition:
             "on_key_reuse": self.on_key_reuse,
             "atomic": self.atomic,
             "database": self.database,
+            "timeout": None if self.timeout is None else format_duration(self.timeout),
+            "step_timeout": None if self.step_timeout is None else format_duration(self.step_timeout),
+            "event_poll": format_duration(self.event_poll),
         }

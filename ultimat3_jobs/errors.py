@@ -69,12 +69,6 @@ class InputInvalid(JobsError):
     code = "X_JOB_INPUT_INVALID"
 
 
-class EventInvalid(JobsError):
-    """An event's name, match, payload or time to live cannot be stored, or no queue here takes events."""
-
-    code = "X_EVENT_INVALID"
-
-
 class ResultInvalid(JobsError):
     """A body ended, but what it returned cannot be stored."""
 
@@ -157,6 +151,54 @@ class TransactionBroken(JobsError):
     """A body broke the transaction around it: an atomic job's, or, in a test, the caller's."""
 
     code = "X_TRANSACTION_BROKEN"
+
+
+class StepInvalid(JobsError):
+    """A step, a sleep or a wait was asked for in a way that cannot work: its name, its function, its time."""
+
+    code = "X_STEP_INVALID"
+
+
+class StepDuplicate(JobsError):
+    """Two steps of one run have the same name."""
+
+    code = "X_STEP_DUPLICATE"
+
+
+class StepChanged(JobsError):
+    """What a run recorded under a name no longer fits what its code asks for under it."""
+
+    code = "X_STEP_CHANGED"
+
+
+class StepNotAtomic(JobsError):
+    """What was asked for cannot commit in one transaction with the record of the step."""
+
+    code = "X_STEP_NOT_ATOMIC"
+
+
+class StepInTransaction(JobsError):
+    """A step would be recorded in a transaction that the body has open, and be forgotten with it."""
+
+    code = "X_STEP_IN_TRANSACTION"
+
+
+class SignalSwallowed(JobsError):
+    """A body went on after the signal that suspends its run."""
+
+    code = "X_SIGNAL_SWALLOWED"
+
+
+class EventInvalid(JobsError):
+    """An event's name, match, payload or time to live cannot work."""
+
+    code = "X_EVENT_INVALID"
+
+
+class EventTimeout(JobsError):
+    """A required event did not come in time."""
+
+    code = "X_EVENT_TIMEOUT"
 
 
 class DrainFailed(JobsError, AssertionError):

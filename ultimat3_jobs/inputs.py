@@ -8,34 +8,18 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import re
 import sys
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 from django.db.models import Model
-from msgspec import inspect as types
 
 from ultimat3_jobs.errors import DeclarationInvalid, InputInvalid
-from ultimat3_jobs.plain import find_dropped, to_plain, without_exponents
-
-_UNSTORABLE = (
-    types.BytesType,
-    types.ByteArrayType,
-    types.MemoryViewType,
-    types.SetType,
-    types.FrozenSetType,
-    types.RawType,
-    types.ExtType,
-    types.CustomType,
-)
-_RECORDS = (types.DataclassType, types.StructType, types.TypedDictType, types.NamedTupleType)
-_UNTOLD_KEYS = (types.UnionType, types.BoolType, types.NoneType, types.VarTupleType, types.TupleType, *_RECORDS)
-_FLOATS = (types.AnyType, types.FloatType)
-_KEY_PLACE = re.compile(r"^`key` in `(.*)`$")
+from ultimat3_jobs.hints import STORABLE, UnstorableHintError, examine
+from ultimat3_jobs.plain import find_dropped, to_plain, where, without_exponents
 
 
 class EncodedInput(typing.NamedTuple):
@@ -91,7 +75,7 @@ class InputCodec:
         try:
             decoded = self._decoder.decode(sent)
         except msgspec.ValidationError as error:
-            raise self._refuse(_where(error)) from None
+            raise self._refuse(where(error)) from None
         if self._has_remakers:
             kept: Any = self._plain({name: getattr(decoded, name) for name in self.names}, limit=max_bytes)
         else:
@@ -118,7 +102,7 @@ class InputCodec:
             decoded = self._decoder.decode(text)
         except (msgspec.DecodeError, UnicodeError, RecursionError, TypeError) as error:  # TypeError: it is NULL
             raise InputInvalid(
-                f"the stored input no longer fits {self._owner}({self._declared()}): {_where(error)}",
+                f"the stored input no longer fits {self._owner}({self._declared()}): {where(error)}",
                 fix=f"give {self._owner} a signature that takes it (a default for what is new), then retry the job",
             ) from None
         return {name: getattr(decoded, name) for name in self.names}
@@ -211,7 +195,7 @@ class InputCodec:
             text = msgspec.json.encode(to_plain(default, f"$.{name}", json_only=name in self._json_only))
             decoder.decode(text)
         except (InputInvalid, msgspec.ValidationError) as error:
-            why = error.cause if isinstance(error, InputInvalid) else _where(error)
+            why = error.cause if isinstance(error, InputInvalid) else where(error)
             raise DeclarationInvalid(
                 f"the default of {name!r} of {self._owner} is no input of its type: {why}",
                 fix=f"give {name} a default of the type it declares",
@@ -220,31 +204,18 @@ class InputCodec:
 
     def _check_hint(self, name: str) -> None:
         """Refuse a hint that does not survive storage; note one that leaves room for any JSON value."""
-        hint = self._hints[name]
         try:
-            msgspec.json.Decoder(hint)
-            info = types.type_info(hint)
-        except TypeError as error:
+            examined = examine(self._hints[name])
+        except UnstorableHintError as error:
             raise self._refuse_hint(name, str(error)) from None
-        for part, in_record in _walk(info):
-            if isinstance(part, _UNSTORABLE):
-                raise self._refuse_hint(name, "it does not come back as what it is from JSON")
-            if isinstance(part, types.DictType) and isinstance(part.key_type, _UNTOLD_KEYS):
-                raise self._refuse_hint(name, "the keys of a dict do not come back as what they are")
-            if isinstance(part, types.AnyType):
-                if in_record:
-                    raise self._refuse_hint(name, "a record's field says which type comes back")
-                self._json_only.add(name)
-            self._has_floats |= isinstance(part, _FLOATS)
-            if isinstance(part, _RECORDS):
-                self._has_remakers |= hasattr(typing.get_origin(part.cls) or part.cls, "__post_init__")
+        if examined.has_any:
+            self._json_only.add(name)
+        self._has_floats |= examined.has_floats
+        self._has_remakers |= examined.has_remakers
 
     def _refuse_hint(self, name: str, why: str) -> DeclarationInvalid:
         hint = self._hints[name]
-        fix = (
-            f"declare {name} as str, int, float, bool, UUID, datetime, date, time, timedelta, Decimal, an Enum, "
-            "a dataclass, a msgspec.Struct, or a list, tuple or dict of them"
-        )
+        fix = f"declare {name} as {STORABLE}"
         if isinstance(hint, type) and issubclass(hint, Model):
             fix = f"declare the primary key: def {self._owner}(run, {name}_id: int, ...)"
         return DeclarationInvalid(
@@ -252,27 +223,6 @@ class InputCodec:
             f"which cannot be an input: {why}",
             fix=fix,
         )
-
-
-def encode_result(value: Any, *, max_bytes: int) -> str | None:
-    """Return what a body returned as JSON, or None where it returned nothing.
-
-    Args:
-        value: what it returned.
-        max_bytes: size of the encoded result at most.
-
-    Raises:
-        InputInvalid: where it cannot be stored.
-    """
-    if value is None:
-        return None
-    text = msgspec.json.encode(to_plain(value, "$", limit=max_bytes))
-    if len(text) > max_bytes:
-        raise InputInvalid(
-            f"at `$`, it is {len(text)} bytes, over the {max_bytes} of MAX_RESULT_BYTES",
-            fix='store it in a model or a file and return its key; or raise ULTIMAT3_JOBS["MAX_RESULT_BYTES"]',
-        )
-    return text.decode()
 
 
 def _input_signature(func: Callable[..., Any]) -> inspect.Signature:
@@ -304,26 +254,3 @@ def _hints(func: Callable[..., Any], signature: inspect.Signature) -> dict[str, 
             f"a type hint of {func.__name__} cannot be resolved when the module is imported: {error}",
             fix="import the type at the top of the module, outside `if TYPE_CHECKING:`",
         ) from None
-
-
-def _walk(info: Any, *, in_record: bool = False, seen: frozenset[Any] = frozenset()) -> Iterator[tuple[Any, bool]]:
-    """Yield every part of a type, and whether it stands inside a record."""
-    yield info, in_record
-    if isinstance(info, _RECORDS):
-        if info.cls in seen:
-            return
-        seen, in_record = seen | {info.cls}, True
-    inner: list[Any] = [field.type for field in getattr(info, "fields", ())]
-    inner += [*getattr(info, "types", ()), *getattr(info, "item_types", ())]
-    inner += [getattr(info, part) for part in ("item_type", "key_type", "value_type") if hasattr(info, part)]
-    for part in inner:
-        yield from _walk(part, in_record=in_record, seen=seen)
-
-
-def _where(error: Exception) -> str:
-    """Return msgspec's message with the place of the value first."""
-    what, _, place = str(error).rpartition(" - at ")
-    if not what:
-        return place
-    place = _KEY_PLACE.sub(r"`\1.<key>`", place)
-    return f"at {place}, {what[:1].lower()}{what[1:]}"

@@ -182,6 +182,9 @@ def job(
     on_key_reuse: OnKeyReuse = "error",
     atomic: bool = False,
     database: str | None = None,
+    timeout: Duration | None = None,
+    step_timeout: Duration | None = None,
+    event_poll: Duration = "30s",
 ) -> Callable[[Callable[Concatenate[RunT, P], R]], Job[P, R]]:
     """Declare a job. The body's first parameter is `run`; the others, with their type hints, are its input.
 
@@ -202,6 +205,10 @@ def job(
         atomic: run the body and its ack in one transaction on the queue's database: what the body writes there
             happens exactly once. The transaction is open for as long as the body works.
         database: alias of the database whose transactions stage it, where several have an outbox.
+        timeout: how long one attempt may take, from when a thread begins it; time in the queue and time asleep do not
+            count. The run is then told to stop, and the attempt fails with `JobTimeout`. None: no limit.
+        step_timeout: the same for each step of an attempt; at most `timeout`.
+        event_poll: how often a run that waits for an event is looked at, should no publication wake it.
 
     Raises:
         IdempotencyRequired, TenantRequired: where one of the two is left out.
@@ -226,6 +233,7 @@ def job(
                 fix=f"@job(idempotency_key=..., {rule} for work that belongs to none",
             )
         full_name = checked.job_name(name, body)
+        attempt_limit, step_limit = checked.check_limits(timeout, step_timeout)
         definition = JobDefinition(
             name=full_name,
             func=body,
@@ -242,6 +250,9 @@ def job(
             aliases=checked.check_aliases(aliases),
             atomic=checked.check_atomic(atomic, body),
             database=None if database is None else checked.check_database(database),
+            timeout=attempt_limit,
+            step_timeout=step_limit,
+            event_poll=checked.check_positive_duration("event_poll", event_poll, example="30s"),
         )
         registry.register(definition)
         return Job(definition, EnqueueOptions())

@@ -13,7 +13,7 @@ from django.db import connections
 from django.db.models import Model
 from django.utils import timezone
 
-from ultimat3_jobs.durations import Duration, parse_duration
+from ultimat3_jobs.durations import Duration, format_duration, parse_duration
 from ultimat3_jobs.errors import DeclarationInvalid, InputInvalid
 from ultimat3_jobs.retry import Retry
 from ultimat3_jobs.text import MAX_QUEUE, is_label, is_queue_name
@@ -135,12 +135,33 @@ def check_atomic(atomic: object, body: Callable[..., Any]) -> bool:
 
 def check_dedupe_for(value: Duration | None) -> timedelta | None:
     """Return for how long a done job holds its key, checked: more than nothing."""
-    if value is None:
-        return None
-    length = _duration("dedupe_for", value)
+    return None if value is None else check_positive_duration("dedupe_for", value, example="24h")
+
+
+def check_positive_duration(name: str, value: Duration, *, example: str) -> timedelta:
+    """Return the length of time that an option says, checked: more than nothing.
+
+    Args:
+        name: of the option.
+        value: what it says.
+        example: a length that would do, for the fix.
+    """
+    length = _duration(name, value)
     if length <= timedelta(0):
-        raise DeclarationInvalid(f"dedupe_for={value!r} is no positive length of time", fix='dedupe_for="24h"')
+        raise DeclarationInvalid(f"{name}={value!r} is no positive length of time", fix=f'{name}="{example}"')
     return length
+
+
+def check_limits(timeout: Duration | None, step_timeout: Duration | None) -> tuple[timedelta | None, timedelta | None]:
+    """Return how long an attempt and a step of it may take, checked: a step is no longer than its attempt."""
+    attempt = None if timeout is None else check_positive_duration("timeout", timeout, example="5m")
+    step = None if step_timeout is None else check_positive_duration("step_timeout", step_timeout, example="1m")
+    if attempt is not None and step is not None and step > attempt:
+        raise DeclarationInvalid(
+            f"step_timeout={step_timeout!r} is longer than timeout={timeout!r}, which ends the attempt before it",
+            fix=f'step_timeout="{format_duration(attempt)}"  # or less, or a longer timeout',
+        )
+    return attempt, step
 
 
 def one_of(name: str, value: T, allowed: Sequence[T]) -> T:

@@ -34,6 +34,7 @@ _MINUTE = timedelta(minutes=1)
 # Strings are matched too, so that digits inside them are left alone.
 _NUMBERS = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?[eE][+-]?\d+')
 _DROPPED = object()
+_KEY_PLACE = re.compile(r"^`key` in `(.*)`$")
 
 _FIXES: tuple[tuple[type, str], ...] = (
     (Model, "pass its primary key: value.pk"),
@@ -81,6 +82,15 @@ def without_exponents(text: str) -> str:
         return number if "." in number else f"{number}.0"
 
     return _NUMBERS.sub(write_out, text)
+
+
+def where(error: Exception) -> str:
+    """Return msgspec's message with the place of the value first."""
+    what, _, place = str(error).rpartition(" - at ")
+    if not what:
+        return place
+    place = _KEY_PLACE.sub(r"`\1.<key>`", place)
+    return f"at {place}, {what[:1].lower()}{what[1:]}"
 
 
 def find_dropped(plain: Any, kept: Any, path: str) -> str | None:

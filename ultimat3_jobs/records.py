@@ -299,6 +299,6 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
 class WaitAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What a wait came to."""
 
-    state: StepState
+    state: str  # a StepState
     output: str | None  # JSON of the event: its payload and when it was published
     until: datetime | None

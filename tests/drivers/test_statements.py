@@ -49,6 +49,16 @@ EXAMPLES: dict[str, Any] = {
     "name": "name",
     "tenant": "tenant",
     "key": "key",
+    "budget": 1_000,
+    "id": "0" * 32,
+    "token": "0" * 32,
+    "run_id": "0" * 32,
+    "seq": 1,
+    "kind": "step",
+    "attempt": 1,
+    "output": "1",
+    "delay": 0.0,
+    "took": 0.0,
 }
 
 

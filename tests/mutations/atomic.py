@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutation import BOTH, POSTGRESQL, SQLITE, Mutation
 
 ATOMIC = "ultimat3_jobs/worker/atomic.py"
+FENCED = "ultimat3_jobs/transactions.py"
 EXECUTE = "ultimat3_jobs/worker/execute.py"
 LOOP = "ultimat3_jobs/worker/loop.py"
 IN_ATOMIC = "tests/worker/test_atomic.py"
@@ -20,7 +21,7 @@ def statement(vendor: str, name: str) -> str:
 MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="atomic: the body is in a transaction",
-        file=ATOMIC,
+        file=FENCED,
         old="            with transaction.atomic(using=alias, durable=True):",
         new="            if True:",
         test=f"{IN_ATOMIC}::test_a_body_that_raises_leaves_nothing",
@@ -28,15 +29,15 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         guard="atomic: the body cannot end the transaction",
-        file=ATOMIC,
-        old="        if _ENDS_THE_TRANSACTION.search(text):",
+        file=FENCED,
+        old="        if _ENDS_THE_TRANSACTION.search(_text(sql)):",
         new="        if False:",
         test=f"{IN_ATOMIC}::test_a_body_cannot_end_the_transaction_of_its_ack[COMMIT]",
         vendors=SQLITE,
     ),
     Mutation(
         guard="atomic: savepoints are the body's own affair",
-        file=ATOMIC,
+        file=FENCED,
         old=r"ROLLBACK\b(?!\s+(?:(?:WORK|TRANSACTION)\s+)?TO\b))",
         new=r"ROLLBACK\b)",
         test=f"{IN_ATOMIC}::test_savepoints_are_the_affair_of_an_atomic_body",
@@ -44,7 +45,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         guard="atomic: a block that is left open does not pass for the end of the transaction",
-        file=ATOMIC,
+        file=FENCED,
         old="        if not connection.in_atomic_block or len(connection.atomic_blocks) != self._depth:",
         new="        if False:",
         test=f"{IN_ATOMIC}::test_a_body_that_leaves_a_block_open_has_failed[True]",
@@ -52,7 +53,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         guard="atomic: blocks that a body left open end before the transaction",
-        file=ATOMIC,
+        file=FENCED,
         old="                while len(connection.atomic_blocks) > self._depth:",
         new="                while False:",
         test=f"{IN_ATOMIC}::test_a_body_that_fails_in_a_block_it_left_open_leaves_nothing_open",
@@ -60,7 +61,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         guard="atomic: a hook that raises SystemExit comes after the commit",
-        file=ATOMIC,
+        file=FENCED,
         old="        except BaseException as error:\n            leave_if_forked",
         new="        except Exception as error:\n            leave_if_forked",
         test=f"{IN_ATOMIC}::test_a_hook_that_fails_after_the_commit_costs_no_second_run[SystemExit]",
@@ -68,7 +69,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         guard="atomic: the child of a hook that forks ends",
-        file=ATOMIC,
+        file=FENCED,
         old="            leave_if_forked(process, error)\n",
         new="",
         test="tests/scenarios/test_worker_process.py::test_the_child_of_a_body_that_forks_is_no_second_worker",
@@ -77,14 +78,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="atomic: an ack that did not land rolls back",
         file=ATOMIC,
-        old="        if not self._landed:",
-        new="        if False:",
+        old="        if not self._transaction.end_with(lambda: self._end(result)):",
+        new="        if self._transaction.end_with(lambda: self._end(result)) is None:",
         test=f"{IN_ATOMIC}::test_a_body_whose_job_another_worker_ended_before_it_began_leaves_nothing",
         vendors=BOTH,
     ),
     Mutation(
         guard="atomic: the transaction begins as one that writes",
-        file=ATOMIC,
+        file=FENCED,
         old="                self._driver.take_turn()\n",
         new="",
         test=f"{IN_ATOMIC}::test_a_body_that_reads_before_it_writes_never_meets_a_locked_database",
@@ -92,17 +93,17 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         guard="atomic: a commit whose answer was lost is looked up",
-        file=ATOMIC,
-        old="            if not (self._landed and self._is_committed(alias)):",
+        file=FENCED,
+        old="            if not (self.landed and self._is_committed(alias)):",
         new="            if True:",
         test=f"{IN_ATOMIC}::test_a_commit_whose_answer_is_lost_is_known_by_what_it_left[True]",
         vendors=SQLITE,
     ),
     Mutation(
         guard="atomic: a commit that failed is not taken for one that landed",
-        file=ATOMIC,
-        old="            if not (self._landed and self._is_committed(alias)):",
-        new="            if not self._landed:",
+        file=FENCED,
+        old="            if not (self.landed and self._is_committed(alias)):",
+        new="            if not self.landed:",
         test=f"{IN_ATOMIC}::test_a_commit_whose_answer_is_lost_is_known_by_what_it_left[False]",
         vendors=SQLITE,
     ),
@@ -125,7 +126,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="atomic: what settled itself is not settled again",
         file="ultimat3_jobs/worker/settle.py",
-        old="    if isinstance(outcome, (Committed, RolledBack)):\n        return _tell(job, outcome)\n    write",
+        old="    if isinstance(outcome, (Committed, RolledBack, GivenUp)):\n        return _tell(job, outcome)\n    write",
         new="    write",
         test=f"{IN_ATOMIC}::test_what_is_logged_tells_of_the_job_that_is_done",
         vendors=SQLITE,

@@ -387,7 +387,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "again: only a job that has begun",
         "ultimat3_jobs/drivers/database/enqueue.py",
-        "begun = holder.attempt > 0 and not holder.finished",
+        "begun = holder.begun and not holder.finished",
         "begun = not holder.finished",
         "tests/drivers/test_database.py::TestAskedAgain::test_a_job_that_has_not_begun_is_joined_alone",
         BOTH,
@@ -395,8 +395,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "again: never a finished job",
         "ultimat3_jobs/drivers/database/enqueue.py",
-        "begun = holder.attempt > 0 and not holder.finished",
-        "begun = holder.attempt > 0",
+        "begun = holder.begun and not holder.finished",
+        "begun = holder.begun",
         "tests/drivers/test_database.py::TestAskedAgain::test_a_done_job_that_holds_its_key_is_not_asked_again",
         BOTH,
     ),
@@ -844,7 +844,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "nack: parking burns no attempt",
         "ultimat3_jobs/sql/postgresql/nack.sql",
-        "attempt = CASE WHEN settled.kind IN ('park', 'hand-back')",
+        "attempt = CASE WHEN settled.kind IN ('park', 'suspend', 'hand-back')",
         "attempt = CASE WHEN settled.kind IN ('hand-back')",
         "tests/drivers/test_database.py::TestSettling::test_a_parked_job_waits_and_burns_no_attempt",
         POSTGRESQL,
@@ -852,7 +852,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "nack: parking burns no attempt",
         "ultimat3_jobs/sql/sqlite/nack.sql",
-        "attempt = CASE WHEN settled.kind IN ('park', 'hand-back')",
+        "attempt = CASE WHEN settled.kind IN ('park', 'suspend', 'hand-back')",
         "attempt = CASE WHEN settled.kind IN ('hand-back')",
         "tests/drivers/test_database.py::TestSettling::test_a_parked_job_waits_and_burns_no_attempt",
         SQLITE,
@@ -860,7 +860,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "nack: a hand-back burns no attempt",
         "ultimat3_jobs/sql/postgresql/nack.sql",
-        "attempt = CASE WHEN settled.kind IN ('park', 'hand-back')",
+        "attempt = CASE WHEN settled.kind IN ('park', 'suspend', 'hand-back')",
         "attempt = CASE WHEN settled.kind IN ('park')",
         "tests/drivers/test_database.py::TestSettling::test_a_job_handed_back_is_ready_at_once_and_burns_no_attempt",
         POSTGRESQL,
@@ -868,7 +868,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "nack: a hand-back burns no attempt",
         "ultimat3_jobs/sql/sqlite/nack.sql",
-        "attempt = CASE WHEN settled.kind IN ('park', 'hand-back')",
+        "attempt = CASE WHEN settled.kind IN ('park', 'suspend', 'hand-back')",
         "attempt = CASE WHEN settled.kind IN ('park')",
         "tests/drivers/test_database.py::TestSettling::test_a_job_handed_back_is_ready_at_once_and_burns_no_attempt",
         SQLITE,
@@ -876,7 +876,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "nack: a retry counts",
         "ultimat3_jobs/sql/postgresql/nack.sql",
-        "attempt = CASE WHEN settled.kind IN ('park', 'hand-back')",
+        "attempt = CASE WHEN settled.kind IN ('park', 'suspend', 'hand-back')",
         "attempt = CASE WHEN settled.kind IN ('park', 'hand-back', 'retry')",
         "tests/drivers/test_database.py::TestSettling::test_a_failed_attempt_is_tried_again_after_its_delay",
         POSTGRESQL,
@@ -884,7 +884,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "nack: a retry counts",
         "ultimat3_jobs/sql/sqlite/nack.sql",
-        "attempt = CASE WHEN settled.kind IN ('park', 'hand-back')",
+        "attempt = CASE WHEN settled.kind IN ('park', 'suspend', 'hand-back')",
         "attempt = CASE WHEN settled.kind IN ('park', 'hand-back', 'retry')",
         "tests/drivers/test_database.py::TestSettling::test_a_failed_attempt_is_tried_again_after_its_delay",
         SQLITE,

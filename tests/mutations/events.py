@@ -315,6 +315,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         test=f"{RULES}test_those_that_wait_in_vain_hold_up_nothing_behind_them",
         vendors=SQLITE,
     ),
+    Mutation(
+        guard="a burst ends behind the wake-ups of its relay",
+        file="ultimat3_jobs/worker/loop.py",
+        old="        with self._turn:\n            moved = relay_once(alias)",
+        new="        if True:\n            moved = relay_once(alias)",
+        test="tests/worker/test_events.py::test_a_burst_does_not_end_while_its_relay_is_about_to_wake_somebody",
+        vendors=SQLITE,
+    ),
     # The way through the outbox.
     Mutation(
         guard="the mode required holds for events",
@@ -342,15 +350,15 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         guard="matches are canonical",
-        file="ultimat3_jobs/event_checks.py",
-        old='msgspec.json.encode(flat, order="sorted")',
-        new="msgspec.json.encode(flat)",
+        file="ultimat3_jobs/matches.py",
+        old='msgspec.json.encode(dict(match), order="sorted")',
+        new="msgspec.json.encode(dict(match))",
         test=f"{WAY}test_equal_matches_have_equal_text",
         vendors=SQLITE,
     ),
     Mutation(
         guard="matches are flat",
-        file="ultimat3_jobs/event_checks.py",
+        file="ultimat3_jobs/matches.py",
         old="if value is not None and not isinstance(value, (str, int, UUID)):",
         new="if False:",
         test=f"{WAY}test_what_cannot_be_stored_is_refused_and_named",

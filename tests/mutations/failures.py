@@ -300,9 +300,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "result: its size is bounded",
-        "ultimat3_jobs/inputs.py",
-        '    text = msgspec.json.encode(to_plain(value, "$", limit=max_bytes))\n    if len(text) > max_bytes:\n',
-        '    text = msgspec.json.encode(to_plain(value, "$", limit=max_bytes))\n    if False:\n',
+        "ultimat3_jobs/outputs.py",
+        "    if len(text) > max_bytes:\n",
+        "    if False:\n",
         "tests/worker/test_execute.py::test_a_result_over_its_bound_ends_the_job_like_one_that_cannot_be_stored[text]",
         SQLITE,
     ),

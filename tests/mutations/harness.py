@@ -133,7 +133,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="inline drain: what ends badly without an exception is raised",
         file="ultimat3_jobs/testing/drain.py",
-        old='        if drained.outcome != "done" and self._raise_errors:\n',
+        old="        if drained.outcome not in ENDED_WELL and self._raise_errors:\n",
         new="        if False:\n",
         test=f"{DRAIN}test_an_unknown_name_is_raised_or_parked",
         vendors=SQLITE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutations import atomic, desk, driver, enqueuing, events, failures, harness, outbox, runtime, worker
+from tests.mutations import atomic, desk, driver, enqueuing, events, failures, harness, outbox, runtime, steps, worker
 from tests.mutations.mutation import Mutation
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -15,5 +15,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     *harness.MUTATIONS,
     *outbox.MUTATIONS,
     *runtime.MUTATIONS,
+    *steps.MUTATIONS,
     *worker.MUTATIONS,
 )

@@ -128,7 +128,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="park and hand-back: uncounted",
         file="ultimat3_jobs/sql/postgresql/nack.sql",
-        old="CASE WHEN settled.kind IN ('park', 'hand-back') THEN j.attempt - 1 ELSE j.attempt END",
+        old="CASE WHEN settled.kind IN ('park', 'suspend', 'hand-back') THEN j.attempt - 1 ELSE j.attempt END",
         new="j.attempt",
         test="tests/worker/test_settle.py::test_a_park_gives_the_attempt_back_and_keeps_no_failure",
         vendors=POSTGRESQL,
@@ -136,7 +136,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="park: uncounted",
         file="ultimat3_jobs/sql/sqlite/nack.sql",
-        old="settled.kind IN ('park', 'hand-back') THEN x_jobs.attempt - 1",
+        old="settled.kind IN ('park', 'suspend', 'hand-back') THEN x_jobs.attempt - 1",
         new="settled.kind = 'hand-back' THEN x_jobs.attempt - 1",
         test="tests/worker/test_loop.py::test_unknown_and_unreadable_jobs_hold_up_no_other",
         vendors=SQLITE,
@@ -144,7 +144,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="hand-back: uncounted",
         file="ultimat3_jobs/sql/sqlite/nack.sql",
-        old="settled.kind IN ('park', 'hand-back') THEN x_jobs.attempt - 1",
+        old="settled.kind IN ('park', 'suspend', 'hand-back') THEN x_jobs.attempt - 1",
         new="settled.kind = 'park' THEN x_jobs.attempt - 1",
         test="tests/worker/test_drain.py::test_what_does_not_end_in_time_is_handed_back_without_burning_an_attempt",
         vendors=SQLITE,
@@ -421,8 +421,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="execute: every exception",
         file="ultimat3_jobs/worker/execute.py",
-        old="    except BaseException as error:\n        return _failed(error, job, definition)\n",
-        new="    except Exception as error:\n        return _failed(error, job, definition)\n",
+        old="    except BaseException as error:\n        return _signalled(error, run, steps) or",
+        new="    except Exception as error:\n        return _signalled(error, run, steps) or",
         test="tests/worker/test_execute.py::test_every_kind_of_exception_is_a_failed_attempt",
         vendors=SQLITE,
     ),

@@ -24,13 +24,15 @@ from tests.plans.database import (
 )
 from ultimat3_jobs.drivers.database import rows
 from ultimat3_jobs.drivers.database.driver import STATS_CAP
-from ultimat3_jobs.records import Ack, Claim, EnqueueRequest, Event, Failure, Nack
+from ultimat3_jobs.drivers.database.steps import record_values
+from ultimat3_jobs.records import Ack, Claim, EnqueueRequest, Event, Failure, Nack, StepKind, StepRecord, StepState
 from ultimat3_jobs.states import Stop
 
 RUNS = 50  # running jobs that a fenced statement is given
 KEYS = 100
 KEPT = 50  # done jobs that still hold their keys: 1 of 100 does
 ID = frozenset({"x_jobs_pkey"})
+STEP_ID = frozenset({"x_job_steps_pkey"})
 OUTBOX_ID = frozenset({"x_outbox_pkey"})
 # What was published, by its staged id, and what a run has had of it.
 EVENTS = frozenset({"x_job_events_name", "x_job_events_match", "x_job_steps_events"})
@@ -90,7 +92,7 @@ def cases() -> list[Case]:
         _holders("holders of free keys", free, found=0),
         Case("enqueue", "enqueue", {"rows": _requests([*held, *free])}, KEPT, frozenset()),
         Case("ask again", "ask_again", {"rows": _rows(ready, request="{}")}, KEYS, ID),
-        Case("hold back", "hold_back", {"rows": _rows(ready)}, KEYS, ID),
+        Case("hold back", "hold_back", {"rows": _rows(ready)}, KEYS, ID | STEP_ID),
         Case("release keys", "release_keys", {"rows": _rows(c.id.hex for c in done)}, RUNS, ID, returns=False),
         Case("release keys for", "release_keys_for", {"rows": _rows(dead)}, RUNS, id_and_key, returns=False),
         Case("hand over", "hand_over", {"rows": _rows(c.id.hex for c in done)}, RUNS, ID, returns=False),
@@ -128,6 +130,7 @@ def cases() -> list[Case]:
         Case("mark", "mark", {"rows": _marks(pending)}, KEYS, frozenset({"x_outbox_pkey"})),
         *_outbox(pending, [row_id("published", n) for n in range(1, KEYS + 1)]),
         Case("set aside", "set_aside", {"rows": _rows(pending, tries=1, error=""), "lease": 30.0}, KEYS, OUTBOX_ID),
+        *_steps(runs[0]),
         *look_ups(),
     ]
 
@@ -230,6 +233,18 @@ def _outbox(pending: Sequence[str], published: Sequence[str]) -> Iterable[Case]:
     yield Case("prune", "prune", {"rows": _rows(published), "keep": 0.0}, KEYS, OUTBOX_ID)
 
 
+def _steps(claim: Claim) -> Iterable[Case]:
+    run, name = {"run_id": row_id("done", 1)}, {"name": "step-1"}
+    fence = {"id": claim.id.hex, "token": claim.token.hex}
+    record = StepRecord(
+        run_id=claim.id, name="new", seq=1, kind=StepKind.STEP, state=StepState.DONE, attempt=1, output="1"
+    )
+    yield Case("steps", "steps", {**run, "budget": 1_000}, 1, STEP_ID)
+    yield Case("step output", "step_output", {**run, **name}, 1, STEP_ID)
+    yield Case("record step", "record_step", record_values(claim, record), 1, ID | STEP_ID)
+    yield Case("recorded", "recorded", {**fence, **name}, 0, ID | STEP_ID, 1)
+
+
 def _claims() -> Iterable[Case]:
     def claim(name: str, limit: int, only: Sequence[str] = (), excluded: Sequence[str] = (), found: int = -1) -> Case:
         parameters = {
@@ -258,7 +273,7 @@ def _holders(name: str, keys: Sequence[tuple[str, str | None, str]], found: int)
         {"position": place, "id": row_id("new", place), "name": job, "tenant_id": tenant, "idempotency_key": key}
         for place, (job, tenant, key) in enumerate(keys)
     )
-    return Case(name, "holders", {"rows": looked_up}, found, ID | {"x_jobs_key"})
+    return Case(name, "holders", {"rows": looked_up}, found, ID | STEP_ID | {"x_jobs_key"})
 
 
 def _stats(name: str, cap: int) -> Case:

@@ -14,8 +14,8 @@ from tests.app.models import Effect
 from tests.processes import Processes, wait_for
 from tests.scenarios.effects import SHORT, let_go, wait_for_starts
 from tests.working import history, row, states
+from ultimat3_jobs.forks import leave_if_forked
 from ultimat3_jobs.models import OutboxEntry
-from ultimat3_jobs.worker.forks import leave_if_forked
 
 pytestmark = pytest.mark.usefixtures("queue")
 

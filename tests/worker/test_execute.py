@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any, NoReturn
 from uuid import UUID, uuid4
 
@@ -14,9 +15,11 @@ import pytest
 
 from tests import raising
 from ultimat3_jobs import NO_TENANT, AsyncRun, Retry, Run, job
+from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.errors import InputInvalid
 from ultimat3_jobs.records import Claim, ClaimedJob
 from ultimat3_jobs.states import Stop
+from ultimat3_jobs.worker import recording
 from ultimat3_jobs.worker.execute import execute
 from ultimat3_jobs.worker.outcome import Buried, Outcome, Parked, Retrying, Succeeded
 
@@ -52,7 +55,8 @@ def declare(body: Callable[..., Any], **options: Any) -> None:
 def executed(**changes: Any) -> Outcome:
     """Run an attempt."""
     one = claimed(**changes)
-    return execute(one, Run(one), transaction=no_transaction)
+    open_steps = partial(recording.open_steps, get_driver())
+    return execute(one, Run(one), transaction=no_transaction, open_steps=open_steps)
 
 
 def no_transaction() -> NoReturn:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from uuid import uuid4
 
-from django.db.models import Q
+from django.db.models import Case, F, Min, Q, When
 
 from ultimat3_jobs.aliases import in_transaction, outbox_aliases, queue_alias
 from ultimat3_jobs.drivers import Driver, get_driver
@@ -26,10 +27,22 @@ from ultimat3_jobs.worker.attempt import connections_of_a_run
 from ultimat3_jobs.worker.claim import claim
 from ultimat3_jobs.worker.execute import execute
 from ultimat3_jobs.worker.inflight import ActiveRun, Inflight
-from ultimat3_jobs.worker.outcome import Buried, Committed, Outcome, Parked, Retrying, RolledBack, Succeeded
+from ultimat3_jobs.worker.outcome import (
+    Buried,
+    Committed,
+    GivenUp,
+    Outcome,
+    Parked,
+    Retrying,
+    RolledBack,
+    Succeeded,
+    Suspending,
+)
+from ultimat3_jobs.worker.recording import open_steps
 from ultimat3_jobs.worker.settle import settle_once
 
 BATCH = 500
+ENDED_WELL = ("done", "suspended")
 LEASE = timedelta(days=1)
 """Nobody renews the claim of a drain: no body may outlast it."""
 
@@ -117,7 +130,12 @@ class _Drain:
             )
         borrowed = BorrowedConnections()
         ending = AtomicEnding(self._driver, Inflight(), active, lease=LEASE)
-        outcome = _lending(borrowed, lambda: execute(job, active.run, transaction=ending.transaction))
+        outcome = _lending(
+            borrowed,
+            lambda: execute(
+                job, active.run, transaction=ending.transaction, open_steps=partial(open_steps, self._driver)
+            ),
+        )
         landed = settle_once(self._driver, job, outcome)
         drained = DrainedJob(
             id=job.claim.id,
@@ -136,7 +154,7 @@ class _Drain:
             with contextlib.suppress(Exception):  # an exception can refuse even this
                 error.add_note(f"raised in {drained.name}, attempt {drained.attempt} of {max_attempts}, run by drain()")
             raise error
-        if drained.outcome != "done" and self._raise_errors:
+        if drained.outcome not in ENDED_WELL and self._raise_errors:
             raise DrainFailed(
                 f"{drained.name} (job {drained.id}) ended {drained.outcome!r}: {drained.text or 'its claim is gone'}",
                 fix="drain(raise_errors=False)  # records it in the report's jobs instead",
@@ -174,7 +192,7 @@ def _named(outcome: Outcome) -> DrainedOutcome:
     match outcome:
         case Succeeded() | Committed():
             return "done"
-        case RolledBack():
+        case RolledBack() | GivenUp():
             return "lost"
         case Retrying():
             return "retrying"
@@ -182,6 +200,8 @@ def _named(outcome: Outcome) -> DrainedOutcome:
             return "dead" if dead_letter else "failed"
         case Parked():
             return "parked"
+        case Suspending():
+            return "suspended"
 
 
 def _is_of(error: BaseException | None, outcome: Outcome) -> bool:
@@ -195,8 +215,10 @@ def _text(outcome: Outcome) -> str:
     match outcome:
         case Retrying(failure=failure) | Buried(failure=failure):
             return failure.text
-        case Parked(reason=reason) | RolledBack(why=reason):
+        case Parked(reason=reason) | RolledBack(why=reason) | GivenUp(why=reason):
             return reason
+        case Suspending(suspension=suspension):
+            return suspension.reason
     return ""
 
 
@@ -217,7 +239,9 @@ def _time_to_the_next(served: QueueSelection, longest: timedelta) -> timedelta:
     waiting = Job.objects.using(queue_alias()).filter(state__in=WAITING)
     if served.only:
         waiting = waiting.filter(queue__in=served.only)
-    first = waiting.order_by("run_at").values_list("run_at", flat=True).first()
+    # What waits for an event waits for its time-out alone: nothing is published while nothing runs.
+    due = Case(When(wait_event="", then=F("run_at")), default=F("wait_until"))
+    first: datetime | None = waiting.aggregate(first=Min(due))["first"]
     if first is None:
         return longest
     ((text,),) = run(queue_alias(), "clock", {})
@@ -226,7 +250,7 @@ def _time_to_the_next(served: QueueSelection, longest: timedelta) -> timedelta:
 
 def _pass_time(length: timedelta) -> None:
     """Let time pass for the queue: whatever it waits for comes nearer by `length`."""
-    from ultimat3_jobs.models import Job  # noqa: PLC0415 - needs loaded apps
+    from ultimat3_jobs.models import Job, JobEvent, JobStep  # noqa: PLC0415 - needs loaded apps
 
     alias = queue_alias()
     moved = []
@@ -235,5 +259,15 @@ def _pass_time(length: timedelta) -> None:
             job.run_at -= length
         if job.key_until is not None:
             job.key_until -= length
+        if job.wait_until is not None:
+            job.wait_until -= length
         moved.append(job)
-    Job.objects.using(alias).bulk_update(moved, ["run_at", "key_until"], batch_size=BATCH)
+    Job.objects.using(alias).bulk_update(moved, ["run_at", "key_until", "wait_until"], batch_size=BATCH)
+    steps = list(JobStep.objects.using(alias).filter(until__isnull=False))
+    for step in steps:
+        step.until = None if step.until is None else step.until - length
+    JobStep.objects.using(alias).bulk_update(steps, ["until"], batch_size=BATCH)
+    events = list(JobEvent.objects.using(alias))
+    for event in events:
+        event.expires_at -= length
+    JobEvent.objects.using(alias).bulk_update(events, ["expires_at"], batch_size=BATCH)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 from uuid import UUID
 
-DrainedOutcome = Literal["done", "retrying", "dead", "failed", "parked", "lost"]
+DrainedOutcome = Literal["done", "retrying", "dead", "failed", "parked", "suspended", "lost"]
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,12 @@ class DrainedJob:
     """Its number; 1 is the first."""
     outcome: DrainedOutcome
     """How it ended: "done", "retrying" (failed, another attempt waits), "dead" or "failed" (no other follows), "parked"
-    (no code knows the name), or "lost" (its claim was gone when the outcome was to be written)."""
+    (no code knows the name), "suspended" (it sleeps, or waits for an event), or "lost" (its claim was gone when the
+    outcome was to be written)."""
     error: BaseException | None = field(default=None, compare=False)
     """What the body raised."""
     text: str = field(default="", compare=False, repr=False)
-    """Of a failure: traceback and verdict as they are stored with the job; why it is parked, where it is."""
+    """Of a failure: traceback and verdict as they are stored with the job; why it is parked or suspended."""
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,10 @@ from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.db import connections
 
 from ultimat3_jobs.cancellation import Cancellation
+from ultimat3_jobs.forks import leave_if_forked
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.loops import close_thread_connections
 from ultimat3_jobs.worker import stacks
-from ultimat3_jobs.worker.forks import leave_if_forked
 
 T = TypeVar("T")
 Body = Callable[[], Coroutine[Any, Any, Any]]

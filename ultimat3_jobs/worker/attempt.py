@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 
 from django.utils.module_loading import import_string
 
-from ultimat3_jobs.context import AsyncRun, Run, install_tenant
+from ultimat3_jobs.context import Run, install_tenant
 from ultimat3_jobs.definition import JobDefinition
+from ultimat3_jobs.forks import leave_if_forked
 from ultimat3_jobs.records import ClaimedJob
 from ultimat3_jobs.settings import get_settings
 from ultimat3_jobs.worker import stacks
 from ultimat3_jobs.worker.async_bodies import call_async_body
 from ultimat3_jobs.worker.connections import prepare_connections, replace_spoilt_connections
-from ultimat3_jobs.worker.forks import leave_if_forked
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ def call_body(definition: JobDefinition, job: ClaimedJob, run: Run, values: Mapp
     with stacks.running(job.claim.id, job.name):
         try:
             if definition.is_async:
-                return call_async_body(definition.func, AsyncRun(job, run.cancelled), values, run.cancelled)
+                return call_async_body(definition.func, run.for_async(job), values, run.cancelled)
             result = definition.func(run, **values)
         except BaseException as error:
             leave_if_forked(process, error)

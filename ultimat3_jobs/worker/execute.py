@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import timedelta
@@ -11,14 +12,26 @@ from typing import Any
 from ultimat3_jobs import registry
 from ultimat3_jobs.classify import decide
 from ultimat3_jobs.context import Run
+from ultimat3_jobs.control import Aborted, Suspended
 from ultimat3_jobs.definition import JobDefinition
-from ultimat3_jobs.errors import InputInvalid, LeaseLost, ResultInvalid
+from ultimat3_jobs.errors import InputInvalid, LeaseLost, ResultInvalid, SignalSwallowed
 from ultimat3_jobs.failures import class_name, describe_failure
-from ultimat3_jobs.inputs import encode_result
+from ultimat3_jobs.outputs import encode_result
 from ultimat3_jobs.records import ClaimedJob
 from ultimat3_jobs.settings import get_settings
+from ultimat3_jobs.steps.steps import Steps
 from ultimat3_jobs.worker.attempt import call_body, in_surroundings
-from ultimat3_jobs.worker.outcome import Buried, Committed, Outcome, Parked, Retrying, RolledBack, Succeeded
+from ultimat3_jobs.worker.outcome import (
+    Buried,
+    Committed,
+    GivenUp,
+    Outcome,
+    Parked,
+    Retrying,
+    RolledBack,
+    Succeeded,
+    Suspending,
+)
 
 FIRST_PARK = timedelta(seconds=60)
 LONGEST_PARK = timedelta(minutes=15)
@@ -29,13 +42,18 @@ Transaction = Callable[[], AbstractContextManager[Callable[[str | None], None]]]
 `LeaseLost`."""
 
 
-def execute(job: ClaimedJob, run: Run, *, transaction: Transaction) -> Outcome:
+OpenSteps = Callable[[ClaimedJob, Run, JobDefinition], Steps]
+"""Gives the run of an attempt what records its steps."""
+
+
+def execute(job: ClaimedJob, run: Run, *, transaction: Transaction, open_steps: OpenSteps) -> Outcome:
     """Run one attempt and return what became of it. Whatever the body raises is an outcome, never an error here.
 
     Args:
         job: what was claimed.
         run: what its body gets.
         transaction: how an atomic body and its ack become one.
+        open_steps: how the body's steps are recorded.
     """
     definition = registry.find(job.name)
     if definition is None:
@@ -47,15 +65,17 @@ def execute(job: ClaimedJob, run: Run, *, transaction: Transaction) -> Outcome:
     # What the types of the signature raise while they are made is as much of an outcome as what a body raises.
     except BaseException as error:
         return _failed(error, job, definition, hopeless="the stored input no longer fits the signature")
+    steps = open_steps(job, run, definition)
+    run.attach(steps)
     body = partial(call_body, definition, job, run, values)
     attempt = partial(_in_one, transaction) if definition.atomic else _alone
     try:
-        return in_surroundings(job.tenant_id, partial(attempt, body, job, definition))
+        return in_surroundings(job.tenant_id, partial(attempt, body, steps, job, definition))
     except _Ended as ended:
         return ended.outcome
     # SystemExit, KeyboardInterrupt and the like too: a body that raises them fails, and the worker goes on.
     except BaseException as error:
-        return _failed(error, job, definition)
+        return _signalled(error, run, steps) or _failed(error, job, definition)
 
 
 class _Ended(BaseException):
@@ -66,15 +86,24 @@ class _Ended(BaseException):
         self.outcome = outcome
 
 
-def _alone(body: Callable[[], Any], job: ClaimedJob, definition: JobDefinition) -> Outcome:
+def _alone(body: Callable[[], Any], steps: Steps, job: ClaimedJob, definition: JobDefinition) -> Outcome:
     result = body()
+    if steps.lost:
+        return GivenUp("another worker has the job, or it was cancelled")
+    if steps.pending is not None:
+        raise SignalSwallowed(
+            f"the body of {definition.name} went on after the signal that suspends its run ({steps.pending.reason})",
+            fix="except Exception: ...  # instead of `except BaseException` or a bare `except`",
+        )
     try:
         return Succeeded(_encoded(result))
     except BaseException as error:
         return _result_refused(error, job, definition)
 
 
-def _in_one(transaction: Transaction, body: Callable[[], Any], job: ClaimedJob, definition: JobDefinition) -> Outcome:
+def _in_one(
+    transaction: Transaction, body: Callable[[], Any], steps: Steps, job: ClaimedJob, definition: JobDefinition
+) -> Outcome:
     with transaction() as finish:
         result = body()
         try:
@@ -82,10 +111,30 @@ def _in_one(transaction: Transaction, body: Callable[[], Any], job: ClaimedJob, 
         except BaseException as error:
             raise _Ended(_result_refused(error, job, definition)) from None
         try:
+            steps.flush()
             finish(text)
         except LeaseLost as error:
             raise _Ended(RolledBack(error.cause)) from None
     return Committed()
+
+
+def _signalled(error: BaseException, run: Run, steps: Steps) -> Outcome | None:
+    """Return what a signal that ended the body asks for, or None where the body failed."""
+    if steps.lost:
+        return GivenUp("another worker has the job, or it was cancelled")
+    if steps.pending is not None and _is_suspension(error):
+        return Suspending(steps.pending)
+    if issubclass(type(error), Aborted) and run.cancelled.is_set():
+        return GivenUp("the run was told to stop, and stopped")
+    return None
+
+
+def _is_suspension(error: BaseException) -> bool:
+    """Whether nothing but the signal ended the body. Tasks of an async body hand it on in a group."""
+    # Not isinstance: an exception can lie about its class, or raise where it is asked.
+    if issubclass(type(error), BaseExceptionGroup):
+        return all(map(_is_suspension, error.exceptions))  # type: ignore[attr-defined]
+    return issubclass(type(error), (Suspended, CancelledError))
 
 
 def _encoded(result: Any) -> str | None:

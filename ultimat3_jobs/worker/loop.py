@@ -7,6 +7,7 @@ import itertools
 import logging
 import queue
 import threading
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from uuid import uuid4
@@ -34,6 +35,7 @@ from ultimat3_jobs.worker.execute import execute
 from ultimat3_jobs.worker.heartbeat import Heartbeat
 from ultimat3_jobs.worker.housekeeping import Housekeeping
 from ultimat3_jobs.worker.inflight import ActiveRun, Inflight, monotonic
+from ultimat3_jobs.worker.recording import open_steps
 from ultimat3_jobs.worker.settle import settle
 
 LONGEST_GATHERING = 0.02
@@ -80,6 +82,8 @@ class Worker:
         )
         self._housekeeping = Housekeeping(self._driver, sweep_every=self._heartbeat.interval, on_ready=self._wake)
         self._pruner = Pruner()
+        # A burst ends where nothing is due: not while one of its loops is about to wake what a pass has met.
+        self._turn: AbstractContextManager[object] = threading.Lock() if options.burst else contextlib.nullcontext()
 
     def stop(self) -> None:
         """Ask the worker to drain; asked a second time, to end at once. Safe in a signal handler."""
@@ -204,10 +208,11 @@ class Worker:
 
     def _claim_after_chores(self, free: int) -> int:
         """Burst mode: do all that can make work due, and only then look whether any is."""
-        if self._options.relay:
-            relay_all()
-        while self._housekeeping.tidy(last=True):
-            pass
+        with self._turn:
+            if self._options.relay:
+                relay_all()
+            while self._housekeeping.tidy(last=True):
+                pass
         return self._claim(free)
 
     def _gather(self) -> None:
@@ -232,10 +237,12 @@ class Worker:
 
     def _keep_house(self) -> bool:
         # In one thread, which is one connection: pruning never raises.
-        return self._housekeeping.tidy() | self._pruner.step()
+        with self._turn:
+            return self._housekeeping.tidy() | self._pruner.step()
 
     def _relay(self, alias: str) -> bool:
-        moved = relay_once(alias)
+        with self._turn:
+            moved = relay_once(alias)
         if moved:
             self._wake()
         return moved >= self._settings.outbox.batch
@@ -258,7 +265,9 @@ class Worker:
             if active.job.attempt >= active.job.max_attempts and not self._begin(active):
                 return  # another worker has the job; or this one lapses, and is given back as it is
             ending = AtomicEnding(self._driver, self._inflight, active, lease=self._settings.lease)
-            outcome = execute(active.job, active.run, transaction=ending.transaction)
+            outcome = execute(
+                active.job, active.run, transaction=ending.transaction, open_steps=partial(open_steps, self._driver)
+            )
             if ending.taken or self._inflight.end(active):
                 settle(self._driver, active.job, outcome, patience=self._settings.lease)
         except BaseException:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from ultimat3_jobs.records import Failure
+from ultimat3_jobs.records import Failure, Suspension
 from ultimat3_jobs.states import Stop
 
 
@@ -54,6 +54,20 @@ class Parked:
     delay: timedelta
 
 
-Unsettled = Succeeded | Retrying | Buried | Parked
+@dataclass(frozen=True)
+class Suspending:
+    """The body let go of its worker: it is called again when the time has come. No attempt is burnt."""
+
+    suspension: Suspension
+
+
+@dataclass(frozen=True)
+class GivenUp:
+    """The run had no right to end its job any more, whatever its body did: nothing is written."""
+
+    why: str
+
+
+Unsettled = Succeeded | Retrying | Buried | Parked | Suspending
 """What is still to be written to the job's row."""
-Outcome = Unsettled | Committed | RolledBack
+Outcome = Unsettled | Committed | RolledBack | GivenUp

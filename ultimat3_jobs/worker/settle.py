@@ -17,7 +17,18 @@ from ultimat3_jobs.logs import emit
 from ultimat3_jobs.loops import close_thread_connections
 from ultimat3_jobs.records import Ack, ClaimedJob, Nack
 from ultimat3_jobs.worker.inflight import monotonic
-from ultimat3_jobs.worker.outcome import Buried, Committed, Outcome, Parked, Retrying, RolledBack, Succeeded, Unsettled
+from ultimat3_jobs.worker.outcome import (
+    Buried,
+    Committed,
+    GivenUp,
+    Outcome,
+    Parked,
+    Retrying,
+    RolledBack,
+    Succeeded,
+    Suspending,
+    Unsettled,
+)
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
@@ -26,7 +37,7 @@ LONGEST_PAUSE = 2.0
 def settle(driver: Driver, job: ClaimedJob, outcome: Outcome, *, patience: timedelta) -> bool:
     """Persist what became of a job; return whether it landed. Never raises.
 
-    An atomic job that ended well has settled itself.
+    An atomic job that ended well has settled itself; of a run that was given up nothing is written.
 
     Args:
         driver: the queue.
@@ -34,7 +45,7 @@ def settle(driver: Driver, job: ClaimedJob, outcome: Outcome, *, patience: timed
         outcome: what became of it.
         patience: how long to go on trying where it cannot be written.
     """
-    if isinstance(outcome, (Committed, RolledBack)):
+    if isinstance(outcome, (Committed, RolledBack, GivenUp)):
         return _tell(job, outcome)
     write = _write(driver, job, outcome, look=_look_again_or_log)
     pause = FIRST_PAUSE
@@ -69,18 +80,22 @@ def settle_once(driver: Driver, job: ClaimedJob, outcome: Outcome) -> bool:
     Raises:
         Exception: what kept it from being written. Nothing is tried again and no connection is closed.
     """
-    if isinstance(outcome, (Committed, RolledBack)):
+    if isinstance(outcome, (Committed, RolledBack, GivenUp)):
         return _tell(job, outcome)
     landed = _write(driver, job, outcome, look=_look_again)()
     _log(job, outcome, landed)
     return landed
 
 
-def _tell(job: ClaimedJob, outcome: Committed | RolledBack) -> bool:
-    """Log how an atomic job ended that has settled itself; return whether it landed."""
+def _tell(job: ClaimedJob, outcome: Committed | RolledBack | GivenUp) -> bool:
+    """Log how a job ended of which nothing is to be written; return whether it landed."""
     if isinstance(outcome, Committed):
         _log(job, outcome, landed=True)
         return True
+    if isinstance(outcome, GivenUp):
+        # Why it had no right any more was told when it was found out.
+        emit("jobs.job.given-up", job=job.claim.id, name=job.name, attempt=job.attempt, why=outcome.why)
+        return False
     emit("jobs.lease.lost", level=logging.WARNING, job=job.claim.id, name=job.name, at="commit", why=outcome.why)
     return False
 
@@ -117,7 +132,7 @@ def _look_again_or_log(driver: Driver, nack: Nack) -> None:
         close_thread_connections()
 
 
-def _nack(job: ClaimedJob, outcome: Retrying | Buried | Parked) -> Nack:
+def _nack(job: ClaimedJob, outcome: Retrying | Buried | Parked | Suspending) -> Nack:
     match outcome:
         case Retrying(failure, delay):
             return Nack.retry(job.claim, delay=delay, failure=failure)
@@ -125,6 +140,8 @@ def _nack(job: ClaimedJob, outcome: Retrying | Buried | Parked) -> Nack:
             return Nack.bury(job.claim, stop=stop, failure=failure, dead_letter=dead_letter)
         case Parked(reason, delay):
             return Nack.park(job.claim, delay=delay, reason=reason)
+        case Suspending(suspension):
+            return Nack.suspend(job.claim, suspension)
 
 
 def _log(job: ClaimedJob, outcome: Unsettled | Committed, landed: bool) -> None:
@@ -137,8 +154,11 @@ def _log(job: ClaimedJob, outcome: Unsettled | Committed, landed: bool) -> None:
         Retrying: ("jobs.job.retrying", logging.WARNING),
         Buried: ("jobs.job.buried", logging.ERROR),
         Parked: ("jobs.job.parked", logging.WARNING),
+        Suspending: ("jobs.job.suspended", logging.DEBUG),
     }[type(outcome)]
     fields: dict[str, Any] = {"job": job.claim.id, "name": job.name, "attempt": job.attempt}
     if isinstance(outcome, (Retrying, Buried)):
         fields |= {"error": outcome.failure.error_class, "verdict": outcome.failure.text.rpartition("verdict: ")[2]}
+    if isinstance(outcome, Suspending):
+        fields["why"] = outcome.suspension.reason
     emit(event, level=level, **fields)

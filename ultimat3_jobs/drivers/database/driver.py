@@ -11,7 +11,7 @@ from django.db import connections
 
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.drivers.base import Capability, Driver
-from ultimat3_jobs.drivers.database import events, repairs, rows, settlements
+from ultimat3_jobs.drivers.database import events, repairs, rows, settlements, steps
 from ultimat3_jobs.drivers.database.enqueue import enqueue, find_holders
 from ultimat3_jobs.records import (
     Ack,
@@ -27,6 +27,8 @@ from ultimat3_jobs.records import (
     Receipt,
     Renewal,
     RetryVerdict,
+    StepRecord,
+    StoredStep,
     Swept,
     Wait,
     WaitAnswer,
@@ -40,7 +42,11 @@ class DatabaseDriver(Driver):
     """The queue in `x_jobs`: SKIP LOCKED on PostgreSQL, one writer at a time on SQLite."""
 
     capabilities: ClassVar[Capability] = (
-        Capability.PRIORITIES | Capability.INTROSPECT | Capability.EVENTS | Capability.JOINS_TRANSACTION
+        Capability.PRIORITIES
+        | Capability.INTROSPECT
+        | Capability.STEPS
+        | Capability.EVENTS
+        | Capability.JOINS_TRANSACTION
     )
 
     def enqueue(self, requests: Sequence[EnqueueRequest]) -> list[Receipt]:
@@ -134,6 +140,18 @@ class DatabaseDriver(Driver):
 
     def cancel(self, ids: Sequence[UUID], *, by: str = "", reason: str = "") -> list[CancelVerdict]:
         return repairs.cancel(queue_alias(), ids, by=by, reason=reason) if ids else []
+
+    def steps(self, run_id: UUID, *, budget: int) -> list[StoredStep]:
+        return steps.read(queue_alias(), run_id, budget=budget)
+
+    def step_output(self, run_id: UUID, name: str) -> str | None:
+        return steps.output(queue_alias(), run_id, name)
+
+    def record_step(self, claim: Claim, record: StepRecord) -> StoredStep | None:
+        return steps.record(queue_alias(), claim, record)
+
+    def recorded(self, claim: Claim, name: str) -> bool:
+        return steps.recorded(queue_alias(), claim, name)
 
     def publish(self, published: Sequence[Event]) -> None:
         if published:

@@ -25,7 +25,7 @@ class Holder(NamedTuple):
     id: UUID
     run_id: UUID
     fingerprint: str
-    attempt: int
+    begun: bool
     finished: bool
     expired: bool
 
@@ -106,7 +106,7 @@ def _begun_meanwhile(alias: str, waiting: dict[int, EnqueueRequest], holders: di
     joined = {
         holder.id
         for position, holder in holders.items()
-        if not holder.attempt and not holder.finished and waiting[position].requested_at is None
+        if not holder.begun and not holder.finished and waiting[position].requested_at is None
     }
     if not joined:
         return set()
@@ -135,8 +135,8 @@ def _look_up(alias: str, waiting: dict[int, EnqueueRequest]) -> dict[int, Holder
 
 
 def _holder(row: tuple[Any, ...]) -> Holder:
-    job_id, run_id, fingerprint, attempt, finished, expired = row
-    return Holder(rows.uuid(job_id), rows.uuid(run_id), fingerprint, attempt, bool(finished), bool(expired))
+    job_id, run_id, fingerprint, begun, finished, expired = row
+    return Holder(rows.uuid(job_id), rows.uuid(run_id), fingerprint, bool(begun), bool(finished), bool(expired))
 
 
 def _receipt(request: EnqueueRequest, holder: Holder) -> Receipt:
@@ -146,7 +146,7 @@ def _receipt(request: EnqueueRequest, holder: Holder) -> Receipt:
     if reused and request.on_key_reuse == "error":
         return Receipt(holder.id, holder.run_id, joined=False, reused=True)
     # A row that has begun may have read the data before the caller changed it.
-    begun = holder.attempt > 0 and not holder.finished
+    begun = holder.begun and not holder.finished
     asked_again = begun and request.while_running == "again"
     return Receipt(holder.id, holder.run_id, joined=True, reused=reused, asked_again=asked_again)
 

@@ -5,7 +5,9 @@
 SELECT j.id
 FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid)
 JOIN x_jobs AS j ON j.id = r.id
-WHERE j.attempt = 0 AND j.state || '' IN ('ready', 'delayed', 'running', 'suspended')
+WHERE j.attempt = 0
+    AND (SELECT true FROM x_job_steps AS s WHERE s.run_id = j.run_id LIMIT 1) IS NULL
+    AND j.state || '' IN ('ready', 'delayed', 'running', 'suspended')
 -- In one order for everyone: two callers never wait for one another in a ring.
 ORDER BY j.id
 FOR SHARE OF j;

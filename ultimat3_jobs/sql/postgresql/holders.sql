@@ -1,7 +1,10 @@
 -- Finds the row that holds each key in its namespace, and before it the row that has the very id of the request: the
 -- request was queued before. `expired`: a finished row whose time of holding has passed.
+-- `begun`: it may have read the data already. One that sleeps has an attempt less than it has begun, and steps. The
+-- subquery has a limit, or the planner might read all steps of all runs into a hash.
 SELECT
-    r.position, j.id, j.run_id, j.fingerprint, j.attempt,
+    r.position, j.id, j.run_id, j.fingerprint,
+    j.attempt > 0 OR (SELECT true FROM x_job_steps AS s WHERE s.run_id = j.run_id LIMIT 1) IS NOT NULL AS begun,
     j.state NOT IN ('ready', 'delayed', 'running', 'suspended') AS finished,
     j.state NOT IN ('ready', 'delayed', 'running', 'suspended') AND j.key_until <= statement_timestamp() AS expired
 FROM json_to_recordset(CAST(:rows AS json)) AS r (

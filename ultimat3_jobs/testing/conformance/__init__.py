@@ -28,7 +28,7 @@ pytest.register_assert_rewrite(
         f"{__name__}.{module}"
         for module in (
             "harness", "again", "batches", "cancels", "claiming", "depth", "events", "fences", "keys", "lapses",
-            "leases", "retries", "settling", "transactions",
+            "leases", "retries", "settling", "steps", "transactions",
         )
     )
 )  # fmt: skip
@@ -46,6 +46,7 @@ from ultimat3_jobs.testing.conformance.lapses import TestLapses  # noqa: E402
 from ultimat3_jobs.testing.conformance.leases import TestLeases  # noqa: E402
 from ultimat3_jobs.testing.conformance.retries import TestRetries  # noqa: E402
 from ultimat3_jobs.testing.conformance.settling import TestSettling  # noqa: E402
+from ultimat3_jobs.testing.conformance.steps import TestSteps, TestSuspensions  # noqa: E402
 from ultimat3_jobs.testing.conformance.transactions import TestTransactions  # noqa: E402
 
 __all__ = [
@@ -64,5 +65,7 @@ __all__ = [
     "TestPriorities",
     "TestRetries",
     "TestSettling",
+    "TestSteps",
+    "TestSuspensions",
     "TestTransactions",
 ]

@@ -1,0 +1,1 @@
+"""Durable steps: what a run records, so that it is not done again."""

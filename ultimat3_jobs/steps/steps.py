@@ -1,0 +1,315 @@
+"""The steps of one attempt: replayed where they are recorded, otherwise done and recorded under the claim's fence.
+
+A plain step is done and then recorded: at least once. An atomic step commits what it wrote together with its record:
+once. A sleep or a wait is recorded, and then the run lets go of its worker; the body is called again from its start
+when the time has come, and comes past everything that is recorded without doing it again.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import random
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from django.db import OperationalError, connections, transaction
+
+from ultimat3_jobs.aliases import queue_alias
+from ultimat3_jobs.control import Aborted, Suspended
+from ultimat3_jobs.errors import (
+    InputInvalid,
+    ResultInvalid,
+    StepChanged,
+    StepInTransaction,
+    StepNotAtomic,
+    TransactionBroken,
+)
+from ultimat3_jobs.logs import emit
+from ultimat3_jobs.outputs import OutputCodec, codec_for
+from ultimat3_jobs.records import StepKind, StepRecord, StepState, StoredStep, Suspension
+from ultimat3_jobs.settings import get_settings
+from ultimat3_jobs.steps.asked import check_function, check_name, is_async
+from ultimat3_jobs.steps.trace import Trace
+from ultimat3_jobs.transactions import FencedTransaction
+
+if TYPE_CHECKING:
+    from ultimat3_jobs.cancellation import Cancellation
+    from ultimat3_jobs.drivers import Driver
+    from ultimat3_jobs.records import ClaimedJob
+
+TRIES = 5
+"""How often an atomic step is begun at most, where the database ends its transaction for the sake of another."""
+LONGEST_PAUSE = 0.2
+"""Seconds between two of these tries; chance decides, so that two that met do not meet again."""
+AGAIN = ("40001", "40P01")
+"""PostgreSQL's codes of a serialisation failure and of a deadlock."""
+
+Answer = TypeVar("Answer")
+Deadline = Callable[[str], AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A step that is recorded: its value."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A step that is not recorded yet."""
+
+    name: str
+    codec: OutputCodec
+    at: float
+
+
+class Steps:
+    """What `Run` and `AsyncRun` ask of the queue about steps. Its methods block.
+
+    Args:
+        driver: the queue.
+        job: the claimed job.
+        cancelled: set where the run is over, by whoever finds out.
+        in_one: whether the job is atomic: what it does and its ack are one transaction.
+        event_poll: how long a wait for an event goes without a look, should no publication wake it.
+        deadline: entered around what a step calls, with its name.
+
+    Attributes:
+        lost: whether a write was refused because the claim owns its job no longer.
+        pending: the suspension that was asked for, also where the body kept its signal to itself.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        job: ClaimedJob,
+        cancelled: Cancellation,
+        *,
+        in_one: bool,
+        event_poll: timedelta,
+        deadline: Deadline,
+    ) -> None:
+        self.driver = driver
+        self.job = job
+        self.event_poll = event_poll
+        self._cancelled = cancelled
+        self._in_one = in_one
+        self.deadline = deadline
+        self._trace = Trace(driver, job.run_id, job=job.name)
+        self._unwritten: list[StepRecord] = []
+        self.lost = False
+        self.pending: Suspension | None = None
+
+    def step(self, name: str, fn: Callable[..., Any], args: Sequence[Any], *, returns: Any, atomic: bool) -> Any:
+        """Return the recorded value of a step, or call `fn`, record what it returns and return that, decoded.
+
+        Raises:
+            Aborted: where the run is over: it was cancelled, or another worker has the job.
+            JobsError: where the step cannot work as it was asked for, or its result cannot be stored.
+        """
+        begun = self.begin(name, fn, returns=returns, atomic=atomic)
+        if isinstance(begun, Replayed):
+            return begun.value
+        if not atomic:
+            return self.finish(begun, self._call(begun, fn, args))
+        if self._in_one:
+            return self._within_the_job(begun, fn, args)
+        return self._atomically(begun, fn, args)
+
+    def begin(self, name: str, fn: Callable[..., Any], *, returns: Any, atomic: bool) -> Replayed | Begun:
+        """Look a step up, and refuse what cannot work before anything is done."""
+        check_name(name)
+        check_function(name, fn)
+        if atomic and is_async(fn):
+            raise StepNotAtomic(
+                f"the atomic step {name!r} was given an async def, and Django has no transaction that a coroutine can "
+                "be in",
+                fix="await run.step(name, fn, atomic=True)  # of a plain function, which is run in a thread",
+            )
+        self.require_a_place(f"step {name!r}", atomic=atomic)
+        codec = codec_for(fn, returns)
+        stored = self._trace.take(name, StepKind.STEP)
+        if stored is not None:
+            return Replayed(self.decode(codec, stored))
+        self.check()
+        return Begun(name, codec, time.monotonic())
+
+    def finish(self, begun: Begun, result: Any) -> Any:
+        """Record what a plain step returned, and return it decoded."""
+        if self._in_a_block() or not connections[queue_alias()].get_autocommit():
+            raise TransactionBroken(
+                f"the step {begun.name!r} of {self.job.name} left a transaction open on {queue_alias()!r}: neither "
+                "what it wrote nor its record would be durable",
+                fix="with transaction.atomic(): ...  # inside the function, closed before it returns",
+            )
+        record = self._record(begun, self._encode(begun, result))
+        return begun.codec.decode(self.landed(self.driver.record_step(self.job.claim, record)).output)
+
+    def record(self, name: str, kind: StepKind, *, state: StepState, delay: float | None) -> StepRecord:
+        """Return a sleep or a wait as it is recorded."""
+        return StepRecord(
+            run_id=self.job.run_id,
+            name=name,
+            seq=self._trace.next_seq(),
+            kind=kind,
+            state=state,
+            attempt=self.job.attempt,
+            delay=delay,
+        )
+
+    def flush(self) -> None:
+        """Record the steps of an atomic job, at its end: no lock is held on its row while its body works."""
+        for record in self._unwritten:
+            self.driver.record_step(self.job.claim, record)
+        self._unwritten.clear()
+
+    def check(self) -> None:
+        """Raise `Aborted` where the run is over, and the suspension once more where the body kept it to itself."""
+        if self.pending is not None:
+            raise Suspended(self.pending)
+        if self._cancelled.is_set():
+            raise Aborted(f"run {self.job.run_id} was told to stop")
+
+    def suspend(self, suspension: Suspension) -> NoReturn:
+        """End this attempt of the body; it is called again when the time has come."""
+        self.pending = suspension
+        raise Suspended(suspension)
+
+    def landed(self, answer: Answer | None) -> Answer:
+        """Return the answer to a fenced write.
+
+        Raises:
+            Aborted: where it was refused.
+        """
+        if answer is None:
+            self.lost = True
+            self._cancelled.set()
+            raise Aborted(f"run {self.job.run_id}: another worker has the job, or it was cancelled")
+        return answer
+
+    def require_a_place(self, what: str, *, atomic: bool = False) -> None:
+        """Refuse what the transaction around it would undo, or make durable at another time than it says."""
+        if self._in_one:
+            if not atomic:
+                raise StepNotAtomic(
+                    f"{what} of {self.job.name}: the job is atomic, and all it does is one transaction with its ack",
+                    fix="run.step(name, fn, atomic=True); or declare the job without atomic=True",
+                )
+        elif self._in_a_block():
+            kind = StepNotAtomic if atomic else StepInTransaction
+            raise kind(
+                f"{what} of {self.job.name} was asked for inside a transaction.atomic() on {queue_alias()!r}: its "
+                "record would come and go with that transaction",
+                fix="call it outside the block; with atomic=True a step and its record are one transaction",
+            )
+
+    def decode(self, codec: OutputCodec, stored: StoredStep) -> Any:
+        """Return the recorded value.
+
+        Raises:
+            StepChanged: where it is no longer of the type that the code declares.
+        """
+        try:
+            return codec.decode(stored.output)
+        except InputInvalid as error:
+            raise StepChanged(
+                f"step {stored.name!r} of run {self.job.run_id} ({self.job.name}): {error.cause}", fix=error.fix
+            ) from None
+
+    def name_of(self, name: str | None, kind: StepKind) -> str:
+        """Return a checked name: the given one, or that of the next unnamed one of its kind."""
+        if name is None:
+            return self._trace.unnamed(kind)
+        check_name(name)
+        return name
+
+    def take(self, name: str, kind: StepKind) -> StoredStep | None:
+        """Return what is recorded under a name, once."""
+        return self._trace.take(name, kind)
+
+    def _call(self, begun: Begun, fn: Callable[..., Any], args: Sequence[Any]) -> Any:
+        with self.deadline(begun.name):
+            result = fn(*args)
+        if inspect.iscoroutine(result):
+            result.close()
+            raise TypeError(f"the function of step {begun.name!r} returned a coroutine, which nobody awaits here")
+        return result
+
+    def _atomically(self, begun: Begun, fn: Callable[..., Any], args: Sequence[Any]) -> Any:
+        for left in reversed(range(TRIES)):
+            one = FencedTransaction(
+                self.driver,
+                self.job,
+                owner=f"the atomic step {begun.name!r} of {self.job.name}",
+                is_committed=lambda: self.driver.recorded(self.job.claim, begun.name),
+            )
+            try:
+                stored = self._in_transaction(one, begun, fn, args)
+            except OperationalError as error:
+                if not left or getattr(error.__cause__, "sqlstate", "") not in AGAIN:
+                    raise
+                emit("jobs.step.again", level=logging.WARNING, job=self.job.claim.id, step=begun.name, left=left)
+                self._cancelled.wait(random.uniform(0, LONGEST_PAUSE))  # noqa: S311 - chance, not a secret
+                self.check()
+            else:
+                break
+        if one.replaced:
+            # What the run had set on its connection, its tenant's scoping perhaps, is gone: begin again on a sound one.
+            self.suspend(Suspension(reason=f"the connection was lost at the commit of step {begun.name!r}"))
+        return begun.codec.decode(stored.output)
+
+    def _in_transaction(
+        self, one: FencedTransaction, begun: Begun, fn: Callable[..., Any], args: Sequence[Any]
+    ) -> StoredStep:
+        stored: StoredStep | None = None
+
+        def fence() -> bool:
+            nonlocal stored
+            stored = self.driver.record_step(self.job.claim, record)
+            return stored is not None
+
+        with one.open(alone=True):
+            record = self._record(begun, self._encode(begun, self._call(begun, fn, args)))
+            if not one.end_with(fence):
+                self.landed(None)
+        return self.landed(stored)
+
+    def _within_the_job(self, begun: Begun, fn: Callable[..., Any], args: Sequence[Any]) -> Any:
+        with transaction.atomic(using=queue_alias()):
+            text = self._encode(begun, self._call(begun, fn, args))
+        self._unwritten.append(self._record(begun, text))
+        return begun.codec.decode(text)
+
+    def _encode(self, begun: Begun, result: Any) -> str:
+        try:
+            return begun.codec.encode(result, max_bytes=get_settings().max_result_bytes)
+        except InputInvalid as error:
+            raise ResultInvalid(
+                f"what step {begun.name!r} of {self.job.name} returned cannot be stored: {error.cause}", fix=error.fix
+            ) from None
+
+    def _record(self, begun: Begun, text: str) -> StepRecord:
+        return StepRecord(
+            run_id=self.job.run_id,
+            name=begun.name,
+            seq=self._trace.next_seq(),
+            kind=StepKind.STEP,
+            state=StepState.DONE,
+            attempt=self.job.attempt,
+            output=text,
+            took=time.monotonic() - begun.at,
+        )
+
+    def _in_a_block(self) -> bool:
+        """Whether the body has a transaction open. One that a test lends to the whole run is not the body's."""
+        connection = connections[queue_alias()]
+        blocks = connection.atomic_blocks
+        if blocks:
+            return not getattr(blocks[-1], "_from_testcase", False)
+        return connection.connection is not None and not connection.autocommit

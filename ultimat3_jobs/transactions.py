@@ -1,0 +1,167 @@
+"""A transaction whose last statement is a fence: what a body or a step writes commits with the right to write it.
+
+The fence is a write, or a locking read, of the job's row under the claim's token. It comes last: where another worker
+was given the job meanwhile, nothing remains; and no lock is held on the row while the body works, so that its lease can
+be renewed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from django.db import connections, transaction
+
+from ultimat3_jobs.aliases import queue_alias
+from ultimat3_jobs.errors import StepNotAtomic, TransactionBroken
+from ultimat3_jobs.forks import leave_if_forked
+from ultimat3_jobs.logs import emit
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
+    from ultimat3_jobs.drivers import Driver
+    from ultimat3_jobs.records import ClaimedJob
+
+# What ends a transaction, as a statement of its own or as the last of several. A savepoint is the body's own affair.
+_ENDS_THE_TRANSACTION = re.compile(
+    r"\A(?:\s|;|/\*.*?\*/|--[^\n]*\n)*"
+    r"(?:COMMIT\b|END\b|ABORT\b|PREPARE\s+TRANSACTION\b|ROLLBACK\b(?!\s+(?:(?:WORK|TRANSACTION)\s+)?TO\b))"
+    r"|;\s*(?:COMMIT|ABORT|ROLLBACK)(?:\s+(?:WORK|TRANSACTION))?[\s;]*\Z",
+    re.IGNORECASE | re.DOTALL,
+)
+_READS = re.compile(
+    r"\A(?:\s|\(|/\*.*?\*/|--[^\n]*\n)*(?:SELECT|VALUES|TABLE|SHOW|EXPLAIN|PRAGMA|SET|BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+class FencedTransaction:
+    """One durable transaction on the queue's database, kept whole until its fence.
+
+    Args:
+        driver: the queue.
+        job: whose body or step works in it.
+        owner: what works in it, for messages: "the body of the atomic job shop.ship".
+        is_committed: asks the queue, on a sound connection, whether the transaction is there.
+
+    Attributes:
+        landed: whether the fence held. The commit comes after it.
+        replaced: whether the connection had to be opened anew to learn of the commit: what the run had set in its
+            session is gone.
+    """
+
+    def __init__(self, driver: Driver, job: ClaimedJob, *, owner: str, is_committed: Callable[[], bool]) -> None:
+        self._driver = driver
+        self._job = job
+        self._owner = owner
+        self._is_landed = is_committed
+        self._alias, self._depth = "", 0
+        self.landed = self.replaced = False
+
+    @contextmanager
+    def open(self, *, alone: bool = False) -> Iterator[None]:
+        """Open the transaction; `end_with` must be called when the work in it is done.
+
+        Args:
+            alone: refuse writes to other databases meanwhile: they would not commit with it.
+
+        Raises:
+            TransactionBroken: where what works in it would end it, or left a block of it open.
+            StepNotAtomic: where it would write to another database.
+        """
+        alias = queue_alias()
+        process = os.getpid()
+        try:
+            with transaction.atomic(using=alias, durable=True):
+                # Before the body reads: SQLite refuses a transaction that has read and then comes to write.
+                self._driver.take_turn()
+                with self._kept_whole(alias), self._nowhere_else(alias, alone):
+                    yield
+            leave_if_forked(process)  # a hook that ran after the commit may have forked
+        # SystemExit and the like too: raised by a hook, they come after the commit.
+        except BaseException as error:
+            leave_if_forked(process, error)
+            if not (self.landed and self._is_committed(alias)):
+                raise
+            # Either the answer to the commit was lost, or a hook that ran after it raised.
+            emit(
+                "jobs.atomic.error-after-commit",
+                level=logging.WARNING,
+                exc_info=True,
+                job=self._job.claim.id,
+                name=self._job.name,
+                error=type(error).__name__,
+            )
+
+    def end_with(self, fence: Callable[[], bool]) -> bool:
+        """Run the last statement and return whether it landed; where it did not, the caller raises.
+
+        Raises:
+            TransactionBroken: where the transaction is not as it was opened.
+        """
+        connection = connections[self._alias]
+        if not connection.in_atomic_block or len(connection.atomic_blocks) != self._depth:
+            raise self._broken("left a transaction.atomic() block open, or closed one that is not its own")
+        self.landed = fence()
+        return self.landed
+
+    @contextmanager
+    def _kept_whole(self, alias: str) -> Iterator[None]:
+        """Keep the body from ending the transaction: what it wrote would be there without the fence, or the reverse."""
+        connection = connections[alias]
+        self._alias, self._depth = alias, len(connection.atomic_blocks)
+        with connection.execute_wrapper(self._refuse_its_end):
+            try:
+                yield
+            except BaseException as error:
+                # Or the end of our own block would be taken for that of one which the body left open.
+                while len(connection.atomic_blocks) > self._depth:
+                    connection.atomic_blocks[-1].__exit__(type(error), error, None)
+                raise
+
+    @contextmanager
+    def _nowhere_else(self, alias: str, alone: bool) -> Iterator[None]:
+        others: list[BaseDatabaseWrapper] = [one for one in connections.all() if alone and one.alias != alias]
+        with ExitStack() as watched:
+            for connection in others:
+                watched.enter_context(connection.execute_wrapper(self._refuse_writes))
+            yield
+
+    def _refuse_its_end(self, execute: Any, sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
+        if _ENDS_THE_TRANSACTION.search(_text(sql)):
+            raise self._broken("would end the transaction that it shares with its fence, by a statement of its own")
+        return execute(sql, params, many, context)
+
+    def _refuse_writes(self, execute: Any, sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
+        if not _READS.match(_text(sql)):
+            other = context["connection"].alias
+            raise StepNotAtomic(
+                f"{self._owner} writes to {other!r}, which does not commit with the queue's database {self._alias!r}",
+                fix=f"run.step(name, fn)  # a plain step for what goes to {other!r}: at least once",
+            )
+        return execute(sql, params, many, context)
+
+    def _broken(self, what: str) -> TransactionBroken:
+        return TransactionBroken(
+            f"{self._owner} {what}; what it wrote is undone",
+            fix="with transaction.atomic(): ...  # a part that can be undone by itself; or leave atomic=True out",
+        )
+
+    def _is_committed(self, alias: str) -> bool:
+        """Whether the transaction is there. Where that cannot be learnt, whatever is fenced and follows decides."""
+        try:
+            if not connections[alias].is_usable():
+                connections[alias].close()
+                self.replaced = True
+            return self._is_landed()
+        except Exception:
+            return False
+
+
+def _text(sql: Any) -> str:
+    return str(sql.as_string(None)) if hasattr(sql, "as_string") else str(sql)
