@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-import msgspec
 from asgiref.sync import sync_to_async
 
 from ultimat3_jobs.aliases import outbox_alias
-from ultimat3_jobs.durations import Duration, parse_duration
-from ultimat3_jobs.errors import EventInvalid, InputInvalid
+from ultimat3_jobs.durations import Duration
+from ultimat3_jobs.event_checks import MatchValue, check_event_name, check_ttl, match_text, payload_text
 from ultimat3_jobs.ids import uuid7
-from ultimat3_jobs.matches import Scalar, check_event_name, match_text
 from ultimat3_jobs.outbox.admission import admit
 from ultimat3_jobs.outbox.stage import stage_event
-from ultimat3_jobs.plain import to_plain, without_exponents
 from ultimat3_jobs.records import Event
 from ultimat3_jobs.settings import get_settings
 
@@ -26,7 +21,7 @@ def publish_event(
     event: str,
     payload: Any = None,
     *,
-    match: Mapping[str, Scalar] | None = None,
+    match: dict[str, MatchValue] | None = None,
     ttl: Duration = "7d",
     database: str | None = None,
 ) -> UUID:
@@ -58,8 +53,8 @@ def publish_event(
         staged_id=uuid7(),
         name=name,
         match=match_text(match),
-        payload=_payload_text(name, payload, max_bytes=get_settings().max_input_bytes),
-        ttl=_check_ttl(ttl).total_seconds(),
+        payload=payload_text(name, payload, max_bytes=get_settings().max_input_bytes),
+        ttl=check_ttl(ttl).total_seconds(),
     )
     alias = outbox_alias(database)
     admit(alias, name, needs="x_job_events", verb="published")
@@ -71,37 +66,9 @@ async def apublish_event(
     event: str,
     payload: Any = None,
     *,
-    match: Mapping[str, Scalar] | None = None,
+    match: dict[str, MatchValue] | None = None,
     ttl: Duration = "7d",
     database: str | None = None,
 ) -> UUID:
     """`publish_event` for async callers."""
     return await sync_to_async(publish_event)(event, payload, match=match, ttl=ttl, database=database)
-
-
-def _payload_text(event: str, payload: object, *, max_bytes: int) -> str | None:
-    """Return an event's payload as JSON, or None where it has none."""
-    if payload is None:
-        return None
-    try:
-        text = without_exponents(msgspec.json.encode(to_plain(payload, "$", limit=max_bytes)).decode())
-    except InputInvalid as error:
-        raise EventInvalid(f"the payload of event {event!r} cannot be stored: {error.cause}", fix=error.fix) from None
-    size = len(text.encode())
-    if size > max_bytes:
-        raise EventInvalid(
-            f"the payload of event {event!r} at `$` is {size} bytes, over the {max_bytes} of MAX_INPUT_BYTES",
-            fix='store the data in a model or a file and pass its key; or raise ULTIMAT3_JOBS["MAX_INPUT_BYTES"]',
-        )
-    return text
-
-
-def _check_ttl(ttl: Duration) -> timedelta:
-    """Return for how long an event is kept, checked: more than nothing."""
-    try:
-        length = parse_duration(ttl)
-    except ValueError:
-        length = timedelta(0)
-    if length <= timedelta(0):
-        raise EventInvalid(f"ttl={ttl!r} is no positive length of time", fix='ttl="7d"')
-    return length

@@ -184,14 +184,6 @@ def test_what_became_of_staged_work_is_told(outcome: str | None, words: str) -> 
     assert ("has been deleted since" in told["why"]) == (gone is not None)
 
 
-def test_a_published_event_became_no_job_and_is_not_retried() -> None:
-    entry = add_staged("published", kind="event", job_id=None)
-
-    assert as_json("show", entry.id)["why"].startswith("It is an event, and was stored")
-    with pytest.raises(CommandError, match="is an event and was published"):
-        jobs("retry", str(entry.id))
-
-
 def test_what_was_set_aside_is_listed_with_the_command_that_retries_it() -> None:
     entry, waiting = add_staged(), add_staged(outcome=None)
 

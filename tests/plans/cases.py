@@ -25,7 +25,18 @@ from tests.plans.database import (
 from ultimat3_jobs.drivers.database import rows
 from ultimat3_jobs.drivers.database.driver import STATS_CAP
 from ultimat3_jobs.drivers.database.steps import record_values
-from ultimat3_jobs.records import Ack, Claim, EnqueueRequest, Event, Failure, Nack, StepKind, StepRecord, StepState
+from ultimat3_jobs.records import (
+    Ack,
+    Claim,
+    EnqueueRequest,
+    Event,
+    Failure,
+    Nack,
+    Progress,
+    StepKind,
+    StepRecord,
+    StepState,
+)
 from ultimat3_jobs.states import Stop
 
 RUNS = 50  # running jobs that a fenced statement is given
@@ -75,6 +86,7 @@ def cases() -> list[Case]:
         *(Nack.bury(claim, stop=Stop.TERMINAL, failure=failure) for claim in runs[::2]),
         *(Nack.park(claim, delay=timedelta(minutes=1), reason="why") for claim in runs[1::2]),
     ]
+    told = [Progress(claim, '{"done":1,"total":null}') for claim in runs]
     ready = [row_id("ready", n) for n in range(1, KEYS + 1)]
     dead = [row_id("dead", n) for n in range(1, RUNS + 1)]
     pending = [row_id("pending", n) for n in range(1, KEYS + 1)]
@@ -117,6 +129,7 @@ def cases() -> list[Case]:
         Case("heartbeat", "heartbeat", {"rows": rows.encode(map(rows.claim_row, runs)), "lease": 30.0}, RUNS, ID),
         Case("begin", "begin", {"rows": rows.encode(map(rows.claim_row, runs))}, RUNS, ID),
         Case("held", "held", {"rows": rows.encode(map(rows.claim_row, runs))}, RUNS, ID),
+        Case("progress", "progress", {"rows": rows.encode(map(rows.progress_row, told))}, RUNS, ID),
         Case("settled", "settled", {"rows": rows.encode(map(rows.claim_row, done))}, RUNS, ID),
         Case("retry", "retry", {"rows": _rows(dead)}, RUNS, id_and_key),
         Case("cancel", "cancel", {"rows": _rows([*ready, *(c.id.hex for c in runs)]), **who}, KEYS + RUNS, ID),
@@ -191,7 +204,7 @@ def _events() -> Iterable[Case]:
     waiting = [row_id("waits", n) for n in range(1, KEYS + 1)]
     yield Case("look again", "look_again", {"rows": _rows(waiting)}, KEYS // 2, ID | EVENTS, KEYS)
     yield _wait("wait for any", 1, "", EXPIRED + 2 * HAD)
-    yield _wait("wait for a match", 1, "none-499", 2 * HAD)
+    yield _wait("wait for a match", 1, "none-499")
     yield _wait("wait in vain", 2, "order-1")
     expiry = frozenset({"x_job_events_expiry", "x_job_events_pkey"})
     yield Case("prune events", "prune_events", {"limit": EXPIRED // 2}, EXPIRED // 2, expiry)
@@ -234,12 +247,13 @@ def _outbox(pending: Sequence[str], published: Sequence[str]) -> Iterable[Case]:
 
 
 def _steps(claim: Claim) -> Iterable[Case]:
-    run, name = {"run_id": row_id("done", 1)}, {"name": "step-1"}
+    # Of the runs that have had events, one with ten recorded waits.
+    run, name = {"run_id": row_id("had", HAD)}, {"name": f"had-{10 * HAD}"}
     fence = {"id": claim.id.hex, "token": claim.token.hex}
     record = StepRecord(
         run_id=claim.id, name="new", seq=1, kind=StepKind.STEP, state=StepState.DONE, attempt=1, output="1"
     )
-    yield Case("steps", "steps", {**run, "budget": 1_000}, 1, STEP_ID)
+    yield Case("steps", "steps", {**run, "budget": 1_000}, 10, STEP_ID)
     yield Case("step output", "step_output", {**run, **name}, 1, STEP_ID)
     yield Case("record step", "record_step", record_values(claim, record), 1, ID | STEP_ID)
     yield Case("recorded", "recorded", {**fence, **name}, 0, ID | STEP_ID, 1)

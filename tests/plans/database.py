@@ -124,7 +124,6 @@ def fill_finished(opened: BaseDatabaseWrapper, sizes: Sizes) -> None:
     """Insert what a queue has behind it: done jobs and published outbox rows."""
     _insert(opened, "jobs", "done", sizes.done)
     _insert(opened, "outbox", "published", sizes.published)
-    _insert(opened, "steps", "done", sizes.published)
 
 
 def fill_work(opened: BaseDatabaseWrapper, sizes: Sizes) -> None:
@@ -136,7 +135,7 @@ def fill_work(opened: BaseDatabaseWrapper, sizes: Sizes) -> None:
     _insert(opened, "outbox", "pending", sizes.pending)
     _insert(opened, "waits", "waits", sizes.waits)
     _insert(opened, "events", "event", sizes.events)
-    _insert(opened, "had", "had", sizes.had)
+    _insert(opened, "steps", "had", sizes.had)
 
 
 def analyze(opened: BaseDatabaseWrapper) -> None:

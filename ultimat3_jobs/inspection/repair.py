@@ -115,11 +115,6 @@ def _handed_on(entry: OutboxEntry, verdict: RetryVerdict) -> Outcome:
             f"{entry.id} was staged and became the job {entry.job_id}; only that one can be retried",
             fix=f"python manage.py jobs show {entry.job_id}",
         )
-    elif entry.outcome == OutboxEntry.Outcome.PUBLISHED:
-        error = NotRetryable(
-            f"{entry.id} is an event and was published; it is kept for runs until it expires",
-            fix=f"python manage.py jobs show {entry.id}",
-        )
     else:
         error = NotRetryable(
             f"{entry.id} was staged and is not set aside: it waits for the relay",

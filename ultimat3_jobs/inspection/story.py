@@ -88,8 +88,6 @@ def tell_staged(entry: OutboxEntry) -> StagedStory:
     if entry.outcome is None:
         why = "It is committed and waits for the relay, which runs in every worker and in `jobs_relay`."
         commands.append(("python manage.py jobs_relay", "relays without running jobs, until it is stopped"))
-    elif entry.outcome == OutboxEntry.Outcome.PUBLISHED and entry.kind == OutboxEntry.Kind.EVENT:
-        why = "It is an event, and was stored for the runs that wait for it, now or until it expires."
     elif entry.outcome == OutboxEntry.Outcome.PUBLISHED:
         why = f"It became the job {entry.job_id}{_gone(entry.job_id)}."
     elif entry.outcome == OutboxEntry.Outcome.DEDUPED:
