@@ -29,6 +29,30 @@ def empty_tables() -> None:
         _empty(_kept())
 
 
+def let_go(opened: BaseDatabaseWrapper) -> None:
+    """Close a test's connection, or make it what a new one would be.
+
+    A server's process takes longer to start, and to read the catalogs that the first statements need, than most tests
+    take. One that a test left in a transaction, or in any other state that is not plain, is closed all the same.
+    """
+    if opened.vendor == "postgresql" and _is_plain(opened):
+        try:
+            with opened.cursor() as cursor:
+                cursor.execute("DISCARD ALL")  # settings, locks, temporary tables, what it listens to
+            opened.init_connection_state()
+            return
+        except Error:
+            pass
+    opened.close()
+
+
+def _is_plain(opened: BaseDatabaseWrapper) -> bool:
+    busy = opened.in_atomic_block or opened.needs_rollback or opened.run_on_commit or opened.execute_wrappers
+    if opened.connection is None or busy or opened.connection.closed or not opened.get_autocommit():
+        return False
+    return bool(opened.connection.info.transaction_status == opened.connection.info.transaction_status.IDLE)
+
+
 def take_made_database() -> None:
     """Lead the connection to the test database that an earlier run has made."""
     name = connection.creation._get_test_db_name()
