@@ -40,10 +40,10 @@ def let_go(opened: BaseDatabaseWrapper) -> None:
             with opened.cursor() as cursor:
                 cursor.execute("DISCARD ALL")  # settings, locks, temporary tables, what it listens to
             opened.init_connection_state()
-            return
         except Error:
-            pass
-    opened.close()
+            opened.close()
+    else:
+        opened.close()
 
 
 def _is_plain(opened: BaseDatabaseWrapper) -> bool:
