@@ -49,6 +49,9 @@ def django_db_setup(
     keep = bool(request.config.getoption("reuse_db"))
     if keep and os.environ.get(emptying.MADE):
         emptying.take_made_database()
+        if os.environ[emptying.MADE] == emptying.LEFT:
+            with django_db_blocker.unblock():
+                empty_tables()
         yield
         return
     with django_db_blocker.unblock():

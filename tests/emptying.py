@@ -1,6 +1,7 @@
 """Empties the tables that tests fill: what is empty already is left alone, all of them in one look.
 
-With `TEST_DATABASE_IS_MADE` in the environment, a run takes the test database as an earlier `--reuse-db` run left it.
+With `TEST_DATABASE_IS_MADE` in the environment, a run takes the test database as an earlier `--reuse-db` run left it,
+and empties it first where that is "left", since the last test did not come to do so.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 EMPTIED = ("ultimat3_jobs", "app", "catalogs")
 
 MADE = "TEST_DATABASE_IS_MADE"
+LEFT = "left"
 
 _own: dict[str, BaseDatabaseWrapper] = {}
 
