@@ -35,10 +35,12 @@ def test_retries_lock_in_one_order_whatever_the_order_of_the_batch(background: B
         return retry_set_aside([last, middle, first])
 
     def waits() -> bool:
-        # Not pg_stat_activity, which stands still in a transaction; and for this session, since others use the server too.
+        # Not pg_stat_activity, which stands still in a transaction; and of this session: others use the server too.
         with connection.cursor() as cursor:
             cursor.execute(
-                "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid)))"
+                "SELECT EXISTS ("
+                " SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
+                ")"
             )
             return bool(cursor.fetchone()[0])
 
