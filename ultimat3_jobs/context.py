@@ -18,7 +18,7 @@ from asgiref.sync import sync_to_async
 from ultimat3_jobs.cancellation import Cancellation
 from ultimat3_jobs.control import Aborted
 from ultimat3_jobs.durations import Duration
-from ultimat3_jobs.matches import Scalar, check_event_name, match_text
+from ultimat3_jobs.event_checks import MatchValue, check_event_name, match_text
 from ultimat3_jobs.records import ClaimedJob
 from ultimat3_jobs.steps import waits
 from ultimat3_jobs.steps.asked import check_length, check_name, is_async
@@ -169,7 +169,7 @@ class Run(_Attempt):
         name: str,
         event: str,
         *,
-        match: Mapping[str, Scalar] | None = None,
+        match: Mapping[str, MatchValue] | None = None,
         timeout: Duration | None = None,
         required: bool = False,
         returns: Any = None,
@@ -252,7 +252,7 @@ class AsyncRun(_Attempt):
         name: str,
         event: str,
         *,
-        match: Mapping[str, Scalar] | None = None,
+        match: Mapping[str, MatchValue] | None = None,
         timeout: Duration | None = None,
         required: bool = False,
         returns: Any = None,

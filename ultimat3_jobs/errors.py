@@ -69,6 +69,12 @@ class InputInvalid(JobsError):
     code = "X_JOB_INPUT_INVALID"
 
 
+class EventInvalid(JobsError):
+    """An event's name, match, payload or time to live cannot be stored, or no queue here takes events."""
+
+    code = "X_EVENT_INVALID"
+
+
 class ResultInvalid(JobsError):
     """A body ended, but what it returned cannot be stored."""
 
@@ -193,12 +199,6 @@ class SignalSwallowed(JobsError):
     """A body went on after the signal that suspends its run."""
 
     code = "X_SIGNAL_SWALLOWED"
-
-
-class EventInvalid(JobsError):
-    """An event's name, match, payload or time to live cannot work."""
-
-    code = "X_EVENT_INVALID"
 
 
 class EventTimeout(JobsError):

@@ -281,6 +281,12 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     match: str  # canonical JSON of flat scalars; empty matches waits that ask for nothing alone
     payload: str | None  # JSON
     ttl: float  # seconds from its publication
+    requested_at: datetime | None = None  # when it was staged; None: now, by the queue's clock
+
+    @property
+    def id(self) -> UUID:
+        """What it is known by until it is stored, as a request is."""
+        return self.staged_id
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):

@@ -908,8 +908,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "promote: only what is due",
         "ultimat3_jobs/sql/postgresql/promote.sql",
-        "<= statement_timestamp()",
-        "IS NOT NULL",
+        "run_at <= statement_timestamp()",
+        "run_at IS NOT NULL",
         "tests/drivers/test_database.py::TestSettling::test_a_failed_attempt_is_tried_again_after_its_delay",
         POSTGRESQL,
         places=2,

@@ -118,7 +118,11 @@ class Driver(ABC):
 
     @abstractmethod
     def promote(self, *, limit: int) -> int:
-        """Make ready at most `limit` waiting jobs whose time has come; return how many."""
+        """Make ready at most `limit` waiting jobs whose time has come; return how many.
+
+        A run that waits for an event becomes ready where the event is there or the wait is over, and is otherwise
+        looked at again after its `poll`.
+        """
 
     @property
     @abstractmethod

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from ultimat3_jobs.drivers import Driver
+from ultimat3_jobs.drivers import Capability, Driver
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.loops import close_thread_connections
 from ultimat3_jobs.records import Ack, ClaimedJob, Nack
@@ -47,7 +47,7 @@ def settle(driver: Driver, job: ClaimedJob, outcome: Outcome, *, patience: timed
     """
     if isinstance(outcome, (Committed, RolledBack, GivenUp)):
         return _tell(job, outcome)
-    write = _write(driver, job, outcome)
+    write = _write(driver, job, outcome, look=_look_again_or_log)
     pause = FIRST_PAUSE
     until = monotonic() + patience.total_seconds()
     while True:
@@ -82,7 +82,7 @@ def settle_once(driver: Driver, job: ClaimedJob, outcome: Outcome) -> bool:
     """
     if isinstance(outcome, (Committed, RolledBack, GivenUp)):
         return _tell(job, outcome)
-    landed = _write(driver, job, outcome)()
+    landed = _write(driver, job, outcome, look=_look_again)()
     _log(job, outcome, landed)
     return landed
 
@@ -100,12 +100,36 @@ def _tell(job: ClaimedJob, outcome: Committed | RolledBack | GivenUp) -> bool:
     return False
 
 
-def _write(driver: Driver, job: ClaimedJob, outcome: Unsettled) -> Callable[[], bool]:
+Look = Callable[[Driver, Nack], None]
+
+
+def _write(driver: Driver, job: ClaimedJob, outcome: Unsettled, *, look: Look) -> Callable[[], bool]:
     if isinstance(outcome, Succeeded):
         ack = Ack(job.claim, outcome.result)
         return lambda: driver.ack([ack])[0]
     nack = _nack(job, outcome)
-    return lambda: driver.nack([nack])[0]
+    return lambda: _nack_and_look(driver, nack, look)
+
+
+def _nack_and_look(driver: Driver, nack: Nack, look: Look) -> bool:
+    landed = driver.nack([nack])[0]
+    if landed and nack.suspension is not None and nack.suspension.event and Capability.EVENTS in driver.capabilities:
+        # Behind the commit: whoever published meanwhile could not see that this run waits.
+        look(driver, nack)
+    return landed
+
+
+def _look_again(driver: Driver, nack: Nack) -> None:
+    driver.look_again([nack.claim.id])
+
+
+def _look_again_or_log(driver: Driver, nack: Nack) -> None:
+    """Never raises: the job is settled, and looks for its event again by itself."""
+    try:
+        _look_again(driver, nack)
+    except Exception as error:
+        emit("jobs.event.look-failed", level=logging.WARNING, job=nack.claim.id, error=type(error).__name__)
+        close_thread_connections()
 
 
 def _nack(job: ClaimedJob, outcome: Retrying | Buried | Parked | Suspending) -> Nack:

@@ -11,7 +11,7 @@ from django.db import connections
 
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.drivers.base import Capability, Driver
-from ultimat3_jobs.drivers.database import repairs, rows, settlements, steps
+from ultimat3_jobs.drivers.database import events, repairs, rows, settlements, steps
 from ultimat3_jobs.drivers.database.enqueue import enqueue, find_holders
 from ultimat3_jobs.records import (
     Ack,
@@ -19,6 +19,7 @@ from ultimat3_jobs.records import (
     Claim,
     ClaimedJob,
     EnqueueRequest,
+    Event,
     Lapse,
     Nack,
     QueueSelection,
@@ -29,6 +30,8 @@ from ultimat3_jobs.records import (
     StepRecord,
     StoredStep,
     Swept,
+    Wait,
+    WaitAnswer,
 )
 from ultimat3_jobs.sql import run
 
@@ -39,7 +42,11 @@ class DatabaseDriver(Driver):
     """The queue in `x_jobs`: SKIP LOCKED on PostgreSQL, one writer at a time on SQLite."""
 
     capabilities: ClassVar[Capability] = (
-        Capability.PRIORITIES | Capability.INTROSPECT | Capability.STEPS | Capability.JOINS_TRANSACTION
+        Capability.PRIORITIES
+        | Capability.INTROSPECT
+        | Capability.STEPS
+        | Capability.EVENTS
+        | Capability.JOINS_TRANSACTION
     )
 
     def enqueue(self, requests: Sequence[EnqueueRequest]) -> list[Receipt]:
@@ -99,7 +106,7 @@ class DatabaseDriver(Driver):
             run(queue_alias(), "begin", {"rows": rows.encode([])})
 
     def promote(self, *, limit: int) -> int:
-        return len(run(queue_alias(), "promote", {"limit": limit}))
+        return events.promote(queue_alias(), limit=limit)
 
     @property
     def one_writer(self) -> bool:
@@ -147,6 +154,22 @@ class DatabaseDriver(Driver):
 
     def recorded(self, claim: Claim, name: str) -> bool:
         return steps.recorded(queue_alias(), claim, name)
+
+    def publish(self, published: Sequence[Event]) -> None:
+        if published:
+            events.publish(queue_alias(), published)
+
+    def wake(self, published: Sequence[Event], *, limit: int) -> int:
+        return events.wake(queue_alias(), published, limit=limit) if published else 0
+
+    def look_again(self, job_ids: Sequence[UUID]) -> int:
+        return events.look_again(queue_alias(), job_ids) if job_ids else 0
+
+    def wait(self, claim: Claim, wait: Wait) -> WaitAnswer | None:
+        return events.wait(queue_alias(), claim, wait)
+
+    def prune_events(self, *, limit: int) -> int:
+        return len(run(queue_alias(), "prune_events", {"limit": limit}))
 
     def close(self) -> None:
         connections[queue_alias()].close()

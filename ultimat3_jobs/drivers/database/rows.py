@@ -11,7 +11,7 @@ import msgspec
 
 from ultimat3_jobs.fields import utc_text
 from ultimat3_jobs.ids import uuid7
-from ultimat3_jobs.records import Ack, Claim, ClaimedJob, EnqueueRequest, Lapse, Nack, NackKind
+from ultimat3_jobs.records import Ack, Claim, ClaimedJob, EnqueueRequest, Event, Lapse, Nack, NackKind
 from ultimat3_jobs.settings import get_settings
 from ultimat3_jobs.text import bounded
 
@@ -69,6 +69,18 @@ def request_row(request: EnqueueRequest) -> dict[str, Any]:
         "enqueued_by": request.enqueued_by,
         "traceparent": request.traceparent,
         "requested_at": instant(request.requested_at),
+    }
+
+
+def event_row(event: Event) -> dict[str, Any]:
+    """An Event as a row of the `stage_event` and `publish_events` statements."""
+    return {
+        "id": event.staged_id.hex,
+        "name": event.name,
+        "match": event.match,
+        "payload": event.payload,
+        "ttl": event.ttl,
+        "requested_at": instant(event.requested_at),
     }
 
 
