@@ -124,5 +124,6 @@ register_error_retry(
         errors.KeyReused: "retryable",
         errors.RowStatusUnknown: "retryable",
         errors.DriverUnavailable: "retryable",
+        errors.JobTimeout: "retryable",
     }
 )

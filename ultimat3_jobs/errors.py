@@ -117,6 +117,12 @@ class LeaseLost(JobsError):
     code = "X_JOB_LEASE_LOST"
 
 
+class JobTimeout(JobsError):
+    """An attempt, or a step of it, took longer than its job allows."""
+
+    code = "X_JOB_TIMEOUT"
+
+
 class NotRetryable(JobsError):
     """A row cannot be started again from the state it is in."""
 

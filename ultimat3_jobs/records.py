@@ -92,6 +92,7 @@ class Ack(msgspec.Struct, frozen=True):
 
     claim: Claim
     result: str | None = None  # JSON
+    progress: str | None = None  # JSON of the last one that the body told; None leaves the row's
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -139,6 +140,7 @@ class Nack(msgspec.Struct, frozen=True, kw_only=True):
     dead_letter: bool = True
     park_reason: str = ""
     suspension: Suspension | None = None
+    progress: str | None = None  # JSON of the last one that the body told; None leaves the row's
 
     @classmethod
     def retry(cls, claim: Claim, *, delay: timedelta, failure: Failure) -> Nack:
@@ -172,6 +174,14 @@ class Renewal(StrEnum):
     RENEWED = "renewed"
     BUSY = "busy"  # still ours; its row was locked and will be renewed by the next heartbeat
     LOST = "lost"  # another claim, a sweep or a settlement owns the row now
+    CANCELLED = "cancelled"  # a person has ended the job; nobody runs it again
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a run says it is."""
+
+    claim: Claim
+    text: str  # JSON: {"done": number, "total": number or null}
 
 
 class Lapse(msgspec.Struct, frozen=True):

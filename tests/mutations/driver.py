@@ -707,7 +707,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "heartbeat: a locked row is not lost",
         "ultimat3_jobs/drivers/database/driver.py",
-        "Renewal.BUSY if claim in held else Renewal.LOST",
+        "others.get(claim, Renewal.LOST)",
         "Renewal.LOST",
         "tests/drivers/test_locks.py::test_a_heartbeat_passes_over_a_locked_row_and_says_so",
         POSTGRESQL,

@@ -92,8 +92,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "steps: one that leaves a transaction open has failed",
         STEPS,
-        "        if self._in_a_block() or not connections[queue_alias()].get_autocommit():",
-        "        if False:",
+        "        if self._in_a_block():\n            raise TransactionBroken",
+        "        if False:\n            raise TransactionBroken",
         f"{PLAIN}test_a_step_that_leaves_a_transaction_open_has_failed",
         SQLITE,
     ),

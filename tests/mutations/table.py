@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from tests.mutations import atomic, desk, driver, enqueuing, events, failures, harness, outbox, runtime, steps, worker
+from tests.mutations import (
+    atomic,
+    deadlines,
+    desk,
+    driver,
+    enqueuing,
+    events,
+    failures,
+    harness,
+    outbox,
+    runtime,
+    steps,
+    worker,
+)
 from tests.mutations.mutation import Mutation
 
 MUTATIONS: tuple[Mutation, ...] = (
     *atomic.MUTATIONS,
+    *deadlines.MUTATIONS,
     *desk.MUTATIONS,
     *driver.MUTATIONS,
     *enqueuing.MUTATIONS,

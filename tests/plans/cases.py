@@ -25,7 +25,18 @@ from tests.plans.database import (
 from ultimat3_jobs.drivers.database import rows
 from ultimat3_jobs.drivers.database.driver import STATS_CAP
 from ultimat3_jobs.drivers.database.steps import record_values
-from ultimat3_jobs.records import Ack, Claim, EnqueueRequest, Event, Failure, Nack, StepKind, StepRecord, StepState
+from ultimat3_jobs.records import (
+    Ack,
+    Claim,
+    EnqueueRequest,
+    Event,
+    Failure,
+    Nack,
+    Progress,
+    StepKind,
+    StepRecord,
+    StepState,
+)
 from ultimat3_jobs.states import Stop
 
 RUNS = 50  # running jobs that a fenced statement is given
@@ -75,6 +86,7 @@ def cases() -> list[Case]:
         *(Nack.bury(claim, stop=Stop.TERMINAL, failure=failure) for claim in runs[::2]),
         *(Nack.park(claim, delay=timedelta(minutes=1), reason="why") for claim in runs[1::2]),
     ]
+    told = [Progress(claim, '{"done":1,"total":null}') for claim in runs]
     ready = [row_id("ready", n) for n in range(1, KEYS + 1)]
     dead = [row_id("dead", n) for n in range(1, RUNS + 1)]
     pending = [row_id("pending", n) for n in range(1, KEYS + 1)]
@@ -117,6 +129,7 @@ def cases() -> list[Case]:
         Case("heartbeat", "heartbeat", {"rows": rows.encode(map(rows.claim_row, runs)), "lease": 30.0}, RUNS, ID),
         Case("begin", "begin", {"rows": rows.encode(map(rows.claim_row, runs))}, RUNS, ID),
         Case("held", "held", {"rows": rows.encode(map(rows.claim_row, runs))}, RUNS, ID),
+        Case("progress", "progress", {"rows": rows.encode(map(rows.progress_row, told))}, RUNS, ID),
         Case("settled", "settled", {"rows": rows.encode(map(rows.claim_row, done))}, RUNS, ID),
         Case("retry", "retry", {"rows": _rows(dead)}, RUNS, id_and_key),
         Case("cancel", "cancel", {"rows": _rows([*ready, *(c.id.hex for c in runs)]), **who}, KEYS + RUNS, ID),

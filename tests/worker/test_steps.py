@@ -254,9 +254,13 @@ def test_a_step_that_is_recorded_as_something_else_is_refused(kind: str) -> None
     assert "b" not in effects()
 
 
-def test_a_step_that_leaves_a_transaction_open_has_failed() -> None:
+@pytest.mark.parametrize("how", ["autocommit", "statement"])
+def test_a_step_that_leaves_a_transaction_open_has_failed(how: str) -> None:
     def open_one() -> None:
-        connection.set_autocommit(False)
+        if how == "autocommit":
+            connection.set_autocommit(False)
+        else:
+            connection.cursor().execute("BEGIN")
         leave("a")
 
     dead = failing(lambda run: run.step("s", open_one))

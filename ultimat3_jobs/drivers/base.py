@@ -23,6 +23,7 @@ from ultimat3_jobs.records import (
     Event,
     Lapse,
     Nack,
+    Progress,
     QueueSelection,
     QueueStats,
     Receipt,
@@ -98,6 +99,14 @@ class Driver(ABC):
     @abstractmethod
     def heartbeat(self, claims: Sequence[Claim], *, lease: timedelta) -> list[Renewal]:
         """Renew leases; tell for each claim what was learnt. Never waits for a row that another writer has locked."""
+
+    @abstractmethod
+    def progress(self, batch: Sequence[Progress]) -> list[bool]:
+        """Keep how far runs are; tell for each whether it landed.
+
+        Never waits for a row that another writer has locked: what did not land is told again by the next batch. It
+        renews no lease.
+        """
 
     @abstractmethod
     def settled(self, claims: Sequence[Claim]) -> list[bool]:
@@ -180,8 +189,8 @@ class Driver(ABC):
     def cancel(self, ids: Sequence[UUID], *, by: str = "", reason: str = "") -> list[CancelVerdict]:
         """End live jobs as cancelled at once, and free their keys; one verdict each. Needs INTROSPECT.
 
-        The claim of a running job is taken from its worker: its next heartbeat answers LOST, and it can settle nothing,
-        although its body may still be unwinding. What a job was asked to run again for is dropped.
+        The claim of a running job is taken from its worker: its next heartbeat answers CANCELLED, and it can settle
+        nothing, although its body may still be unwinding. What a job was asked to run again for is dropped.
 
         Args:
             ids: of the jobs.

@@ -35,7 +35,7 @@ from ultimat3_jobs.records import StepKind, StepRecord, StepState, StoredStep, S
 from ultimat3_jobs.settings import get_settings
 from ultimat3_jobs.steps.asked import check_function, check_name, is_async
 from ultimat3_jobs.steps.trace import Trace
-from ultimat3_jobs.transactions import FencedTransaction
+from ultimat3_jobs.transactions import FencedTransaction, in_raw_transaction
 
 if TYPE_CHECKING:
     from ultimat3_jobs.cancellation import Cancellation
@@ -142,7 +142,7 @@ class Steps:
 
     def finish(self, begun: Begun, result: Any) -> Any:
         """Record what a plain step returned, and return it decoded."""
-        if self._in_a_block() or not connections[queue_alias()].get_autocommit():
+        if self._in_a_block():
             raise TransactionBroken(
                 f"the step {begun.name!r} of {self.job.name} left a transaction open on {queue_alias()!r}: neither "
                 "what it wrote nor its record would be durable",
@@ -312,4 +312,6 @@ class Steps:
         blocks = connection.atomic_blocks
         if blocks:
             return not getattr(blocks[-1], "_from_testcase", False)
-        return connection.connection is not None and not connection.autocommit
+        if connection.connection is None:
+            return False
+        return not connection.autocommit or in_raw_transaction(connection)

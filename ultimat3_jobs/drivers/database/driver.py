@@ -22,6 +22,7 @@ from ultimat3_jobs.records import (
     Event,
     Lapse,
     Nack,
+    Progress,
     QueueSelection,
     QueueStats,
     Receipt,
@@ -34,6 +35,7 @@ from ultimat3_jobs.records import (
     WaitAnswer,
 )
 from ultimat3_jobs.sql import run
+from ultimat3_jobs.states import State
 
 STATS_CAP = 10_000
 
@@ -86,10 +88,15 @@ class DatabaseDriver(Driver):
         alias = queue_alias()
         batch = rows.encode(map(rows.claim_row, claims))
         renewed = set(map(rows.claim_of, run(alias, "heartbeat", {"rows": batch, "lease": lease.total_seconds()})))
-        held = self._held(alias, [claim for claim in claims if claim not in renewed])
-        return [
-            Renewal.RENEWED if claim in renewed else Renewal.BUSY if claim in held else Renewal.LOST for claim in claims
-        ]
+        others = self._others(alias, [claim for claim in claims if claim not in renewed])
+        return [Renewal.RENEWED if claim in renewed else others.get(claim, Renewal.LOST) for claim in claims]
+
+    def progress(self, batch: Sequence[Progress]) -> list[bool]:
+        if not batch:
+            return []
+        written = run(queue_alias(), "progress", {"rows": rows.encode(map(rows.progress_row, batch))})
+        landed = set(map(rows.claim_of, written))
+        return [one.claim in landed for one in batch]
 
     def settled(self, claims: Sequence[Claim]) -> list[bool]:
         return settlements.settled(queue_alias(), claims) if claims else []
@@ -174,8 +181,9 @@ class DatabaseDriver(Driver):
     def close(self) -> None:
         connections[queue_alias()].close()
 
-    def _held(self, alias: str, claims: Sequence[Claim]) -> set[Claim]:
+    def _others(self, alias: str, claims: Sequence[Claim]) -> dict[Claim, Renewal]:
+        """Tell of claims that were not renewed which are still held, and which were cancelled."""
         if not claims:
-            return set()
-        batch = rows.encode(map(rows.claim_row, claims))
-        return set(map(rows.claim_of, run(alias, "held", {"rows": batch})))
+            return {}
+        found = run(alias, "held", {"rows": rows.encode(map(rows.claim_row, claims))})
+        return {rows.claim_of(row): Renewal.CANCELLED if row[2] == State.CANCELLED else Renewal.BUSY for row in found}

@@ -11,7 +11,7 @@ import msgspec
 
 from ultimat3_jobs.fields import utc_text
 from ultimat3_jobs.ids import uuid7
-from ultimat3_jobs.records import Ack, Claim, ClaimedJob, EnqueueRequest, Event, Lapse, Nack, NackKind
+from ultimat3_jobs.records import Ack, Claim, ClaimedJob, EnqueueRequest, Event, Lapse, Nack, NackKind, Progress
 from ultimat3_jobs.settings import get_settings
 from ultimat3_jobs.text import bounded
 
@@ -96,7 +96,12 @@ def claim_row(claim: Claim) -> dict[str, Any]:
 
 def ack_row(ack: Ack) -> dict[str, Any]:
     """An Ack as a row of the `ack` statement."""
-    return claim_row(ack.claim) | {"result": ack.result}
+    return claim_row(ack.claim) | {"result": ack.result, "progress": ack.progress}
+
+
+def progress_row(one: Progress) -> dict[str, Any]:
+    """A Progress as a row of the `progress` statement."""
+    return claim_row(one.claim) | {"progress": one.text}
 
 
 def nack_row(nack: Nack) -> dict[str, Any]:
@@ -116,6 +121,7 @@ def nack_row(nack: Nack) -> dict[str, Any]:
         "cause": failure and failure.cause,
         "error_class": failure and failure.error_class,
         "error_place": failure and failure.error_place,
+        "progress": nack.progress,
     }
 
 
