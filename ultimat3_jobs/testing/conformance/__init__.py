@@ -40,7 +40,7 @@ from ultimat3_jobs.testing.conformance.claiming import TestClaiming, TestPriorit
 from ultimat3_jobs.testing.conformance.depth import TestDepth  # noqa: E402
 from ultimat3_jobs.testing.conformance.events import TestEvents  # noqa: E402
 from ultimat3_jobs.testing.conformance.fences import TestFences  # noqa: E402
-from ultimat3_jobs.testing.conformance.from_steps import TestRetriesFromAStep  # noqa: E402
+from ultimat3_jobs.testing.conformance.from_steps import TestRetriesFromAStep, TestRetriesFromAWait  # noqa: E402
 from ultimat3_jobs.testing.conformance.harness import Harness  # noqa: E402
 from ultimat3_jobs.testing.conformance.keys import TestHolders, TestKeys  # noqa: E402
 from ultimat3_jobs.testing.conformance.lapses import TestLapses  # noqa: E402
@@ -66,6 +66,7 @@ __all__ = [
     "TestPriorities",
     "TestRetries",
     "TestRetriesFromAStep",
+    "TestRetriesFromAWait",
     "TestSettling",
     "TestSteps",
     "TestSuspensions",

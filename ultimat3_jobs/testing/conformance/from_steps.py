@@ -10,6 +10,7 @@ import pytest
 from ultimat3_jobs.drivers.base import Capability
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.records import ClaimedJob, RetryVerdict, StepKind, StepRecord, StepState
+from ultimat3_jobs.testing.conformance.events import event, got, publish, wait
 from ultimat3_jobs.testing.conformance.fences import ack, bury
 from ultimat3_jobs.testing.conformance.harness import CapabilityRules, Harness
 
@@ -138,3 +139,21 @@ class TestRetriesFromAStep(CapabilityRules):
         verdicts = harness.driver().retry([letter.id, letter.id], from_step="charge")
 
         assert verdicts == [RetryVerdict.RETRIED, RetryVerdict.NOT_RETRYABLE]
+
+
+class TestRetriesFromAWait(CapabilityRules):
+    """Rules of `retry` where steps took events."""
+
+    needs = Capability.INTROSPECT | Capability.STEPS | Capability.EVENTS
+
+    @pytest.mark.parametrize("from_step", ["first", None])
+    def test_an_event_that_was_forgotten_is_given_again(self, harness: Harness, from_step: str | None) -> None:
+        job = begun(harness, "k")
+        publish(harness, event(1), event(2))
+        assert got(wait(harness, job, "first")) == 1
+        bury(harness, [job.claim])
+
+        assert harness.driver().retry([job.claim.id], from_step=from_step) == [RetryVerdict.RETRIED]
+        (again,) = harness.claim()
+        names = ["anew", "second"] if from_step else ["first", "second"]
+        assert [got(wait(harness, again, name)) for name in names] == [1, 2]
