@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
 
 import pytest
+from django.db import transaction
 
+from tests.conftest import InThreads
 from tests.working import age, history, row, states
 from ultimat3_jobs import NO_TENANT, Retry, Run, job
 from ultimat3_jobs.drivers import get_driver
@@ -219,3 +222,30 @@ def test_a_job_that_lapsed_on_its_last_attempt_is_dead_with_the_reason(attempts:
     if state == "dead":
         assert job_row.stop == "worker-lost"
         assert job_row.last_error.endswith("verdict: dead (worker-lost): worker lost on the final attempt")
+
+
+@pytest.mark.postgresql_only(reason="on SQLite nobody passes over a row that another is writing")
+def test_a_last_pass_waits_for_the_one_under_way(in_threads: InThreads) -> None:
+    """It would pass over the rows that the other has locked, and a worker would end with work that is due."""
+    enqueue(1, run_after="1h")
+    age(3_601, "run_at")
+    locked, asked = threading.Event(), threading.Event()
+
+    class Slow(Eager):
+        def promote(self, *, limit: int) -> int:
+            if locked.is_set():
+                return super().promote(limit=limit)
+            with transaction.atomic():
+                promoted = super().promote(limit=limit)
+                locked.set()
+                asked.wait(0.3)
+            return promoted
+
+    def last() -> dict[str, int]:
+        assert locked.wait(30)
+        house.tidy(last=True)
+        asked.set()
+        return states()
+
+    house = keeping(Bell(), driver=Slow)
+    assert in_threads(house.tidy, last)[1] == {"ready": 1}

@@ -142,7 +142,7 @@ class Steps:
 
     def finish(self, begun: Begun, result: Any) -> Any:
         """Record what a plain step returned, and return it decoded."""
-        if self._in_a_block() or not connections[queue_alias()].get_autocommit():
+        if self._in_a_block():
             raise TransactionBroken(
                 f"the step {begun.name!r} of {self.job.name} left a transaction open on {queue_alias()!r}: neither "
                 "what it wrote nor its record would be durable",

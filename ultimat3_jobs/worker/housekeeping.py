@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 
 from ultimat3_jobs.drivers import Driver
@@ -36,6 +37,7 @@ class Housekeeping:
         self._swept_at: float | None = None
         self._seen: list[Lapse] = []
         self._waited = False
+        self._turn = threading.Lock()
 
     def tidy(self, *, last: bool = False) -> bool:
         """Do one pass; return whether there is more at once.
@@ -43,6 +45,11 @@ class Housekeeping:
         Args:
             last: no pass may follow: sweep in this one, due or not, and also what was not seen before.
         """
+        # A last pass waits for one under way: it would skip the rows that are locked there, and find nothing to do.
+        with self._turn:
+            return self._tidy(last)
+
+    def _tidy(self, last: bool) -> bool:
         began_at = monotonic()
         ready = promoted = self._driver.promote(limit=BATCH)
         self._waited = self._waited or monotonic() - began_at > LONG_WAIT
