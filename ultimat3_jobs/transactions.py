@@ -163,5 +163,14 @@ class FencedTransaction:
             return False
 
 
+def in_raw_transaction(connection: BaseDatabaseWrapper) -> bool:
+    """Whether an open connection has a transaction that was begun past Django, with a statement of its own."""
+    if connection.vendor == "sqlite":
+        return bool(connection.connection.in_transaction)
+    if connection.vendor == "postgresql":
+        return int(connection.connection.info.transaction_status) != 0
+    return False
+
+
 def _text(sql: Any) -> str:
     return str(sql.as_string(None)) if hasattr(sql, "as_string") else str(sql)

@@ -377,7 +377,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="connections: raw transaction",
         file="ultimat3_jobs/worker/connections.py",
-        old="    if connection.autocommit and _in_raw_transaction(connection):\n        return False\n",
+        old="    if connection.autocommit and in_raw_transaction(connection):\n        return False\n",
         new="",
         test="tests/worker/test_connections.py::test_the_outcome_is_stored_and_the_next_job_gets_a_sound_connection",
     ),

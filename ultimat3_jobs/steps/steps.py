@@ -35,7 +35,7 @@ from ultimat3_jobs.records import StepKind, StepRecord, StepState, StoredStep, S
 from ultimat3_jobs.settings import get_settings
 from ultimat3_jobs.steps.asked import check_function, check_name, is_async
 from ultimat3_jobs.steps.trace import Trace
-from ultimat3_jobs.transactions import FencedTransaction
+from ultimat3_jobs.transactions import FencedTransaction, in_raw_transaction
 
 if TYPE_CHECKING:
     from ultimat3_jobs.cancellation import Cancellation
@@ -312,4 +312,7 @@ class Steps:
         blocks = connection.atomic_blocks
         if blocks:
             return not getattr(blocks[-1], "_from_testcase", False)
-        return connection.connection is not None and not connection.autocommit
+        if connection.connection is None:
+            return False
+        # Where the body began one by a statement of its own, the connection and all of it is dropped after the run.
+        return not connection.autocommit or in_raw_transaction(connection)

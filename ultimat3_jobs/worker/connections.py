@@ -16,6 +16,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ultimat3_jobs.logs import emit
+from ultimat3_jobs.transactions import in_raw_transaction
 from ultimat3_jobs.worker.inflight import monotonic
 
 LONG_IDLE = 30.0
@@ -103,7 +104,7 @@ def _clean(connection: BaseDatabaseWrapper, watch: _Watch) -> bool:
         return False
     if connection.autocommit != connection.settings_dict["AUTOCOMMIT"]:
         return False
-    if connection.autocommit and _in_raw_transaction(connection):
+    if connection.autocommit and in_raw_transaction(connection):
         return False
     return not connection.errors_occurred or connection.is_usable()
 
@@ -131,15 +132,6 @@ class _Watch:
             if cursor.db.alias == alias:
                 with contextlib.suppress(Exception):
                     cursor.close()
-
-
-def _in_raw_transaction(connection: BaseDatabaseWrapper) -> bool:
-    """Whether a body began a transaction past Django, with a statement of its own."""
-    if connection.vendor == "sqlite":
-        return bool(connection.connection.in_transaction)
-    if connection.vendor == "postgresql":
-        return int(connection.connection.info.transaction_status) != 0
-    return False
 
 
 def _server_spoke(connection: BaseDatabaseWrapper) -> bool:
