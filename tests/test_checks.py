@@ -150,8 +150,8 @@ def test_what_the_documentation_recommends_passes(project: Project) -> None:
         postgresql(isolation_level=2),
         postgresql(isolation_level=1),
         postgresql(pool=False),
-        postgresql(pool={"min_size": 2, "max_size": 14}),
-        postgresql(pool={"min_size": 14}),
+        postgresql(pool={"min_size": 2, "max_size": 15}),
+        postgresql(pool={"min_size": 15}),
         postgresql(options="-c statement_timeout=0"),
         postgresql() | {"ATOMIC_REQUESTS": True, "CONN_MAX_AGE": 600, "DISABLE_SERVER_SIDE_CURSORS": True},
         sqlite(":memory:", init_command=None),
@@ -308,7 +308,7 @@ def test_w003_writers_that_do_not_wait(project: Project, timeout: float | None) 
     assert project.says(default=pasted(message)) == []
 
 
-@pytest.mark.parametrize("pool", [True, {"max_size": 13}, {"min_size": 13}, {"min_size": 1}, {"timeout": 5}])
+@pytest.mark.parametrize("pool", [True, {"max_size": 14}, {"min_size": 14}, {"min_size": 1}, {"timeout": 5}])
 def test_w004_a_pool_that_is_too_small(project: Project, pool: Any) -> None:
     message = project.only(default=postgresql(pool=pool))
     assert message.id == "ultimat3_jobs.W004"
@@ -317,7 +317,7 @@ def test_w004_a_pool_that_is_too_small(project: Project, pool: Any) -> None:
 
     assert project.says(**databases) == []
     with override_settings(ULTIMAT3_JOBS={"CONCURRENCY": 1}):
-        assert project.says(default=postgresql(pool={"max_size": 5})) == []
+        assert project.says(default=postgresql(pool={"max_size": 6})) == []
         assert project.only(default=postgresql(pool=True)).id == "ultimat3_jobs.W004"
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests import raising
 from ultimat3_jobs import Retry, error_registry, register_error_retry
 from ultimat3_jobs.classify import Decision, decide
-from ultimat3_jobs.errors import DeclarationInvalid, InputInvalid, MigrationMissing
+from ultimat3_jobs.errors import DeclarationInvalid, InputInvalid, JobTimeout, MigrationMissing
 from ultimat3_jobs.states import Stop
 
 
@@ -44,6 +44,20 @@ def test_attempts_follow_one_another_by_the_policy_until_the_last() -> None:
         Decision("retry in 20s: attempt 2 of 3 failed", delay=timedelta(seconds=20)),
         Decision("dead (attempts-exhausted): attempt 3 of 3 was the last", stop=Stop.EXHAUSTED),
     ]
+
+
+def test_a_timeout_follows_the_attempt_count_and_the_last_says_so() -> None:
+    late = JobTimeout("an attempt of t took longer than its timeout=1s", fix='timeout="2s"')
+    first, last = decided(late), decided(late, 3)
+
+    assert first.verdict == "retry in 10s: attempt 1 of 3 failed"
+    assert (last.stop, last.verdict) == (
+        Stop.TIMEOUT,
+        "dead (timeout): attempt 3 of 3 was the last, and ran out of time",
+    )
+    terminal = decided(late, retry=Retry(attempts=3, terminal=(JobTimeout,)))
+    assert terminal.stop is Stop.TERMINAL
+    assert terminal.rule == "ultimat3_jobs.errors.JobTimeout is terminal for this job"
 
 
 def test_jitter_keeps_at_least_half_the_delay_and_adds_nothing() -> None:

@@ -16,9 +16,10 @@ from django.test.utils import CaptureQueriesContext
 
 from tests.app.models import Organization
 from tests.declaring import refused, written
-from ultimat3_jobs import NO_TENANT, EnqueueResult, Job, Run, enqueue, job
+from ultimat3_jobs import NO_TENANT, EnqueueResult, Job, Run, job
 from ultimat3_jobs.models import Job as JobRow
 from ultimat3_jobs.models import OutboxEntry
+from ultimat3_jobs.outbox import admission
 from ultimat3_jobs.outbox.relay import relay_all
 
 pytestmark = pytest.mark.usefixtures("isolated_registry", "outside")
@@ -252,7 +253,7 @@ def test_a_large_input_is_stored_as_it_is() -> None:
 
 
 def test_the_tables_are_looked_for_once(greet: Job[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(enqueue, "_with_tables", set())
+    monkeypatch.setattr(admission, "_with_tables", set())
 
     with CaptureQueriesContext(connection) as first:
         greet.enqueue("first")

@@ -8,7 +8,7 @@ from django.db import connection, transaction
 from tests.app.models import Organization
 from tests.declaring import error_of, job_taking
 from tests.scratch_project import ScratchProject
-from ultimat3_jobs import enqueue
+from ultimat3_jobs.outbox import admission
 
 JOBS = """
 from ultimat3_jobs import NO_TENANT, job
@@ -56,7 +56,7 @@ print("customers", Customer.objects.count(), "work", [*Job.objects.all(), *Outbo
 @pytest.mark.usefixtures("isolated_registry", "outside")
 @pytest.mark.parametrize("table", ["x_outbox", "x_jobs"])
 def test_it_is_refused_and_the_transaction_goes_on(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(enqueue, "_with_tables", set())
+    monkeypatch.setattr(admission, "_with_tables", set())
     handle = job_taking()
 
     with transaction.atomic():
@@ -89,4 +89,5 @@ def test_a_migration_that_enqueues_runs_once_it_has_the_dependency_that_the_erro
     mended = scratch.manage("migrate", "shop")
 
     assert mended.wait() == 0, mended.output()
+    assert scratch.manage("migrate").wait() == 0
     assert "customers 1 work {'customer_id': 1}" in scratch.django(SHOW).output()

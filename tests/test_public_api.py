@@ -25,8 +25,10 @@ NAMES = {
     "JobsError",
     "Retry",
     "Run",
+    "apublish_event",
     "current_tenant",
     "job",
+    "publish_event",
     "register_error_retry",
 }
 DOCUMENTED = [getattr(ultimat3_jobs, name) for name in sorted(NAMES - {"NO_TENANT"})]

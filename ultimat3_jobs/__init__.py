@@ -11,6 +11,7 @@ from ultimat3_jobs.control import Aborted
 from ultimat3_jobs.enqueue import EnqueueResult
 from ultimat3_jobs.error_registry import register_error_retry
 from ultimat3_jobs.errors import JobsError
+from ultimat3_jobs.events import apublish_event, publish_event
 from ultimat3_jobs.job import Job, JobCall, job
 from ultimat3_jobs.keys import NO_TENANT
 from ultimat3_jobs.retry import Retry
@@ -25,8 +26,10 @@ __all__ = [
     "JobsError",
     "Retry",
     "Run",
+    "apublish_event",
     "current_tenant",
     "job",
+    "publish_event",
     "register_error_retry",
 ]
 __version__ = "0.1.0.dev0"

@@ -24,8 +24,9 @@ from ultimat3_jobs.settings import Settings, get_settings
 from ultimat3_jobs.sql import VENDORS
 
 RENEWALS_A_LEASE = 3
-SPARE_CONNECTIONS = 4
-"""What a worker process needs beside one connection for each body: to claim, to renew, to keep house, to relay."""
+SPARE_CONNECTIONS = 5
+"""What a worker process needs beside one connection for each body: to claim, to renew, to keep house, to relay, to
+write progress."""
 OLDEST_SQLITE = (3, 35)
 """The first with UPDATE ... FROM and RETURNING."""
 SHORTEST_TIMEOUT = 10

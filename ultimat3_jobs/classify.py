@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from ultimat3_jobs.durations import format_duration, parse_duration
 from ultimat3_jobs.error_registry import ErrorRetry, find_by_class, find_by_code
+from ultimat3_jobs.errors import JobTimeout
 from ultimat3_jobs.retry import Retry
 from ultimat3_jobs.retry_after import read_retry_after
 from ultimat3_jobs.states import Stop
@@ -40,8 +41,10 @@ def decide(error: BaseException, *, attempt: int, max_attempts: int, retry: Retr
         verdict = f"{ending} ({Stop.TERMINAL}): {rule}; attempt {attempt} of {max_attempts}"
         return Decision(verdict, stop=Stop.TERMINAL, rule=rule)
     if attempt >= max_attempts:
-        verdict = f"{ending} ({Stop.EXHAUSTED}): attempt {attempt} of {max_attempts} was the last"
-        return Decision(verdict, stop=Stop.EXHAUSTED, rule=rule)
+        last = f"attempt {attempt} of {max_attempts} was the last"
+        if _matching(error, (JobTimeout,)):
+            return Decision(f"{ending} ({Stop.TIMEOUT}): {last}, and ran out of time", stop=Stop.TIMEOUT, rule=rule)
+        return Decision(f"{ending} ({Stop.EXHAUSTED}): {last}", stop=Stop.EXHAUSTED, rule=rule)
     said = read_retry_after(error) if answer is ErrorRetry.RETRY_AFTER else None
     failed = f"attempt {attempt} of {max_attempts} failed"
     if said is not None:

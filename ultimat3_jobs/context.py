@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from datetime import timedelta
 from functools import cached_property
@@ -18,12 +18,13 @@ from asgiref.sync import sync_to_async
 from ultimat3_jobs.cancellation import Cancellation
 from ultimat3_jobs.control import Aborted
 from ultimat3_jobs.durations import Duration
-from ultimat3_jobs.matches import Scalar, check_event_name, match_text
+from ultimat3_jobs.event_checks import MatchValue, check_event_name, match_text
 from ultimat3_jobs.records import ClaimedJob
 from ultimat3_jobs.steps import waits
 from ultimat3_jobs.steps.asked import check_length, check_name, is_async
 from ultimat3_jobs.steps.steps import Replayed, Steps
 from ultimat3_jobs.steps.waits import ReceivedEvent
+from ultimat3_jobs.vitals import Vitals
 
 _tenant: ContextVar[str | None] = ContextVar("ultimat3_jobs_tenant", default=None)
 
@@ -41,7 +42,14 @@ def install_tenant(tenant: str | None) -> None:
 class _Attempt:
     """What a body may know of its attempt, and how it learns that it should stop."""
 
-    def __init__(self, job: ClaimedJob, cancelled: Cancellation | None = None, steps: Steps | None = None) -> None:
+    def __init__(
+        self,
+        job: ClaimedJob,
+        cancelled: Cancellation | None = None,
+        steps: Steps | None = None,
+        *,
+        vitals: Vitals | None = None,
+    ) -> None:
         self.id: UUID = job.claim.id
         self.run_id: UUID = job.run_id
         self.attempt = job.attempt
@@ -50,6 +58,7 @@ class _Attempt:
         self.enqueued_by = job.enqueued_by
         self.cancelled = cancelled or Cancellation()
         self._name = job.name
+        self._vitals = vitals or Vitals()
         self._attached = steps
 
     def attach(self, steps: Steps) -> None:
@@ -78,8 +87,12 @@ class _Attempt:
         return logging.LoggerAdapter(logger, {"job_id": str(self.id), "attempt": self.attempt})
 
     def step_deadline(self, name: str) -> AbstractContextManager[None]:
-        """Bound what a step calls to the job's `step_timeout`, for the length of the block."""
-        return nullcontext()
+        """Bound what a step calls to the job's `step_timeout`, for the length of the block.
+
+        Does nothing where the job has no such limit or no worker watches the time, as in tests. At the deadline
+        `cancelled` is set; the block itself is not interrupted.
+        """
+        return self._vitals.step_limit(name)
 
     @property
     def _steps(self) -> Steps:
@@ -107,16 +120,32 @@ class Run(_Attempt):
         max_attempts: attempts at most.
         tenant: the tenant (text), or None for NO_TENANT.
         enqueued_by: who asked for the work. Attribution, never authority.
-        cancelled: set when the run should stop: cancelled, or its lease lost. Hand it to what the body calls.
+        cancelled: set when the run should stop: cancelled, its lease lost, or out of time. Hand it to what the body
+            calls.
     """
 
     def for_async(self, job: ClaimedJob) -> AsyncRun:
         """Return the same attempt as an `async def` body gets it."""
-        return AsyncRun(job, self.cancelled, self._attached)
+        return AsyncRun(job, self.cancelled, self._attached, vitals=self._vitals)
 
     def check_cancelled(self) -> None:
         """Raise `Aborted` where the run should stop."""
         self._check_cancelled()
+
+    def progress(self, done: float, total: float | None = None) -> None:
+        """Tell how far the work is, for people who look at the job. Cheap: call it as often as you like.
+
+        The worker writes the last one at most once a second, and with the end of the attempt, outside any transaction
+        of the body. What an earlier attempt told stays until this one tells something.
+
+        Args:
+            done: how much is done, 0 or more.
+            total: of how much; None where that is not known. An estimate may turn out too low.
+
+        Raises:
+            InputInvalid: where one of them is negative or no number.
+        """
+        self._vitals.tell(done, total)
 
     def step(self, name: str, fn: Callable[..., Any], *args: Any, returns: Any = None, atomic: bool = False) -> Any:
         """Do `fn(*args)` once for this run: record what it returns, and give that back whenever the body is run again.
@@ -169,7 +198,7 @@ class Run(_Attempt):
         name: str,
         event: str,
         *,
-        match: Mapping[str, Scalar] | None = None,
+        match: Mapping[str, MatchValue] | None = None,
         timeout: Duration | None = None,
         required: bool = False,
         returns: Any = None,
@@ -214,6 +243,10 @@ class AsyncRun(_Attempt):
         await asyncio.sleep(0)
         self._check_cancelled()
 
+    async def progress(self, done: float, total: float | None = None) -> None:
+        """Tell how far the work is, as `Run.progress` does."""
+        self._vitals.tell(done, total)
+
     async def step(
         self, name: str, fn: Callable[..., Any], *args: Any, returns: Any = None, atomic: bool = False
     ) -> Any:
@@ -252,7 +285,7 @@ class AsyncRun(_Attempt):
         name: str,
         event: str,
         *,
-        match: Mapping[str, Scalar] | None = None,
+        match: Mapping[str, MatchValue] | None = None,
         timeout: Duration | None = None,
         required: bool = False,
         returns: Any = None,

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from django.db import DEFAULT_DB_ALIAS, OperationalError, connections, transaction
+from django.db import OperationalError, transaction
 
 from ultimat3_jobs.aliases import in_transaction, outbox_alias, queue_alias
 from ultimat3_jobs.batches import batches
@@ -22,13 +22,12 @@ from ultimat3_jobs.errors import (
     InputInvalid,
     JobsError,
     KeyReused,
-    MigrationMissing,
-    OutboxNeedsTransaction,
     SettingsInvalid,
 )
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.logs import emit
-from ultimat3_jobs.outbox.stage import stage, take_turn
+from ultimat3_jobs.outbox.admission import admit
+from ultimat3_jobs.outbox.stage import stage
 from ultimat3_jobs.records import EnqueueRequest, Receipt
 from ultimat3_jobs.settings import get_settings
 
@@ -138,21 +137,8 @@ def submit(
     if not requests:
         return []
     alias, queue = outbox_alias(database), queue_alias()
-    is_open = in_transaction(alias)
-    try:
-        if is_open:
-            take_turn(alias)
-    finally:
-        # Where the tables are missing, this says so, and what to do about it.
-        _require_table(alias, "x_outbox")
-        _require_table(queue, "x_jobs")
+    is_open = admit(alias, requests[0].name, needs="x_jobs")
     mode = get_settings().outbox.mode
-    if mode == "required" and not is_open:
-        using, on = ("", "") if alias == DEFAULT_DB_ALIAS else (f"using={alias!r}", f" on {alias!r}")
-        raise OutboxNeedsTransaction(
-            f'{requests[0].name} was enqueued outside a transaction{on} and OUTBOX["MODE"] is "required"',
-            fix=f"with transaction.atomic({using}): ...  # around the change and the enqueue that belongs to it",
-        )
     if is_open and mode == "direct" and alias != queue:
         raise SettingsInvalid(
             f'OUTBOX["MODE"] is "direct" and the queue is in {queue!r}: its rows cannot commit with a transaction on '
@@ -233,22 +219,3 @@ def _refuse(request: EnqueueRequest, receipt: Receipt, on_conflict: OnConflict) 
         )
     if receipt.reused:
         emit("jobs.key.reused", level=logging.WARNING, name=request.name, job=receipt.id)
-
-
-_with_tables: set[tuple[str, str, str]] = set()
-
-
-def _require_table(alias: str, table: str) -> None:
-    """Look once for each database: asking before the write keeps a caller's transaction usable."""
-    connection = connections[alias]
-    wanted = (alias, str(connection.settings_dict["NAME"]), table)
-    if wanted in _with_tables:
-        return
-    with connection.cursor() as cursor:
-        names = connection.introspection.table_names(cursor)
-    if table not in names:
-        raise MigrationMissing(
-            f"work was enqueued on {alias!r} before the tables of ultimat3_jobs were made there",
-            fix='dependencies = [("ultimat3_jobs", "0001_initial")]  # in the migration that enqueues',
-        )
-    _with_tables.add(wanted)

@@ -108,6 +108,7 @@ def _refuse(cause: str) -> DeclarationInvalid:
 register_error_retry(
     {
         errors.InputInvalid: "terminal",
+        errors.EventInvalid: "terminal",
         errors.ResultInvalid: "terminal",
         errors.IdempotencyRequired: "terminal",
         errors.TenantRequired: "terminal",
@@ -118,11 +119,11 @@ register_error_retry(
         errors.StepNotAtomic: "terminal",
         errors.StepInTransaction: "terminal",
         errors.SignalSwallowed: "terminal",
-        errors.EventInvalid: "terminal",
         errors.EventTimeout: "terminal",
         errors.DuplicateJob: "retryable",
         errors.KeyReused: "retryable",
         errors.RowStatusUnknown: "retryable",
         errors.DriverUnavailable: "retryable",
+        errors.JobTimeout: "retryable",
     }
 )

@@ -69,6 +69,12 @@ class InputInvalid(JobsError):
     code = "X_JOB_INPUT_INVALID"
 
 
+class EventInvalid(JobsError):
+    """An event's name, match, payload or time to live cannot be stored, or no queue here takes events."""
+
+    code = "X_EVENT_INVALID"
+
+
 class ResultInvalid(JobsError):
     """A body ended, but what it returned cannot be stored."""
 
@@ -109,6 +115,12 @@ class LeaseLost(JobsError):
     """A run that ended no longer owned its job; what its transaction held was rolled back."""
 
     code = "X_JOB_LEASE_LOST"
+
+
+class JobTimeout(JobsError):
+    """An attempt, or a step of it, took longer than its job allows."""
+
+    code = "X_JOB_TIMEOUT"
 
 
 class NotRetryable(JobsError):
@@ -171,6 +183,12 @@ class StepChanged(JobsError):
     code = "X_STEP_CHANGED"
 
 
+class StepUnknown(JobsError):
+    """A run has recorded no step of this name."""
+
+    code = "X_STEP_UNKNOWN"
+
+
 class StepNotAtomic(JobsError):
     """What was asked for cannot commit in one transaction with the record of the step."""
 
@@ -187,12 +205,6 @@ class SignalSwallowed(JobsError):
     """A body went on after the signal that suspends its run."""
 
     code = "X_SIGNAL_SWALLOWED"
-
-
-class EventInvalid(JobsError):
-    """An event's name, match, payload or time to live cannot work."""
-
-    code = "X_EVENT_INVALID"
 
 
 class EventTimeout(JobsError):

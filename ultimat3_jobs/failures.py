@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from types import TracebackType
 
-from ultimat3_jobs.errors import JobsError
+from ultimat3_jobs.errors import JobsError, JobTimeout
 from ultimat3_jobs.records import Failure
 from ultimat3_jobs.text import bounded, shortened, storable
 from ultimat3_jobs.traces import class_name, format_error, message_of, traceback_of
@@ -29,8 +29,11 @@ def describe_failure(error: BaseException, *, verdict: str, body: str = "", rule
     error_class = bounded(class_name(type(error)), MAX_LABEL)
     place = bounded(_place(tb, body.partition(".")[0]) or body, MAX_LABEL)
     message = message_of(error)
-    # An error of the package that was never raised says all there is to say.
-    trace = message if tb is None and issubclass(type(error), JobsError) else format_error(error)
+    # A timeout is never raised: what it interrupted, or where its thread was, is told with it.
+    timed_out = issubclass(type(error), JobTimeout)
+    # Any other error of the package that was never raised says all there is to say.
+    alone = tb is None and issubclass(type(error), JobsError) and not timed_out
+    trace = message if alone else format_error(error)
     ending = f"\nverdict: {bounded(verdict, MAX_TEXT // 2)}"
     return Failure(
         error_class=error_class,
@@ -38,7 +41,7 @@ def describe_failure(error: BaseException, *, verdict: str, body: str = "", rule
         cause=hashlib.sha256(f"{error_class}\n{place}".encode()).hexdigest(),
         text=shortened(trace, MAX_TEXT - len(ending)) + ending,
         message=message,
-        traceback=shortened(trace, MAX_TEXT) if tb else "",
+        traceback=shortened(trace, MAX_TEXT) if tb or timed_out else "",
         rule=bounded(rule, MAX_LABEL),
     )
 

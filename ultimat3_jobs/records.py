@@ -92,6 +92,7 @@ class Ack(msgspec.Struct, frozen=True):
 
     claim: Claim
     result: str | None = None  # JSON
+    progress: str | None = None  # JSON of the last one that the body told; None leaves the row's
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -139,6 +140,7 @@ class Nack(msgspec.Struct, frozen=True, kw_only=True):
     dead_letter: bool = True
     park_reason: str = ""
     suspension: Suspension | None = None
+    progress: str | None = None  # JSON of the last one that the body told; None leaves the row's
 
     @classmethod
     def retry(cls, claim: Claim, *, delay: timedelta, failure: Failure) -> Nack:
@@ -172,6 +174,14 @@ class Renewal(StrEnum):
     RENEWED = "renewed"
     BUSY = "busy"  # still ours; its row was locked and will be renewed by the next heartbeat
     LOST = "lost"  # another claim, a sweep or a settlement owns the row now
+    CANCELLED = "cancelled"  # a person has ended the job; nobody runs it again
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a run says it is."""
+
+    claim: Claim
+    text: str  # JSON: {"done": number, "total": number or null}
 
 
 class Lapse(msgspec.Struct, frozen=True):
@@ -219,6 +229,7 @@ class RetryVerdict(StrEnum):
     NOT_RETRYABLE = "not-retryable"  # live, done, cancelled, or in a state that this build does not know
     KEY_HELD = "key-held"  # another row has taken its key since
     SUPERSEDED = "superseded"  # a newer dead letter of its key was retried by the same call
+    NO_STEP = "no-step"  # it has not recorded the step from which it was to start again
 
 
 class CancelVerdict(StrEnum):
@@ -280,6 +291,12 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     match: str  # canonical JSON of flat scalars; empty matches waits that ask for nothing alone
     payload: str | None  # JSON
     ttl: float  # seconds from its publication
+    requested_at: datetime | None = None  # when it was staged; None: now, by the queue's clock
+
+    @property
+    def id(self) -> UUID:
+        """What it is known by until it is stored, as a request is."""
+        return self.staged_id
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):

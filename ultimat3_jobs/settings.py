@@ -62,6 +62,8 @@ class Settings:
     """How often a worker renews its leases; at most a third of `lease`."""
     drain_timeout: timedelta = timedelta(seconds=30)
     """How long a worker that was told to stop lets its jobs run."""
+    cancel_grace: timedelta = timedelta(seconds=5)
+    """How long a body that is past a deadline may take to stop before its thread is given up."""
     poll: timedelta = timedelta(seconds=1)
     """How often an idle worker or relay looks for work."""
     max_input_bytes: int = 256 * 1024
@@ -235,6 +237,7 @@ _READERS: dict[str, Reader] = {
     "LEASE": _positive_duration,
     "RENEWAL": _positive_duration,
     "DRAIN_TIMEOUT": _positive_duration,
+    "CANCEL_GRACE": _positive_duration,
     "POLL": _positive_duration,
     "MAX_INPUT_BYTES": _positive_int,
     "MAX_RESULT_BYTES": _positive_int,

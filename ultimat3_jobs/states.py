@@ -37,6 +37,7 @@ class Cause(StrEnum):
     """What moves a job from one state to another."""
 
     PROMOTION = "its time came"
+    EVENT = "the event came that it waits for"
     CLAIM = "a worker claimed it"
     SUCCESS = "its body ended well"
     FAILURE = "its body failed and may try again"
@@ -55,7 +56,7 @@ RETRYABLE = (State.DEAD, State.FAILED)
 
 MOVES: dict[tuple[State, State], frozenset[Cause]] = {
     (State.DELAYED, State.READY): frozenset({Cause.PROMOTION}),
-    (State.SUSPENDED, State.READY): frozenset({Cause.PROMOTION}),
+    (State.SUSPENDED, State.READY): frozenset({Cause.PROMOTION, Cause.EVENT}),
     (State.READY, State.RUNNING): frozenset({Cause.CLAIM}),
     (State.RUNNING, State.DONE): frozenset({Cause.SUCCESS}),
     (State.RUNNING, State.DELAYED): frozenset({Cause.FAILURE}),

@@ -164,7 +164,7 @@ class FencedTransaction:
 
 
 def in_raw_transaction(connection: BaseDatabaseWrapper) -> bool:
-    """Whether an open connection has a transaction that was begun past Django, with a statement of its own."""
+    """Whether a transaction was begun past Django, with a statement of its own, on an open connection."""
     if connection.vendor == "sqlite":
         return bool(connection.connection.in_transaction)
     if connection.vendor == "postgresql":

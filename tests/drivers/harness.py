@@ -11,7 +11,13 @@ from ultimat3_jobs.models import Job
 from ultimat3_jobs.records import Claim
 from ultimat3_jobs.testing.conformance import Harness
 
-INSTANTS = ("run_at", "visible_at", "key_until", "created_at", "updated_at", "started_at", "finished_at")
+INSTANTS = {
+    "x_jobs": (
+        "run_at", "visible_at", "key_until", "wait_until", "created_at", "updated_at", "started_at", "finished_at",
+    ),
+    "x_job_steps": ("until",),
+    "x_job_events": ("published_at", "expires_at"),
+}  # fmt: skip
 
 
 ROW_BY_ROW = "SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off; SET random_page_cost = 1"
@@ -31,9 +37,9 @@ class DatabaseHarness(Harness):
             "sqlite": "{0} = strftime('%%Y-%%m-%%d %%H:%%M:%%f', {0}, (-%(seconds)s) || ' seconds') || '000'",
         }[connection.vendor]
         with connection.cursor() as cursor:
-            columns = ", ".join(earlier.format(column) for column in INSTANTS)
-            cursor.execute(f"UPDATE x_jobs SET {columns}", {"seconds": seconds})
-            cursor.execute(f"UPDATE x_job_steps SET {earlier.format('until')}", {"seconds": seconds})
+            for table, instants in INSTANTS.items():
+                columns = ", ".join(earlier.format(column) for column in instants)
+                cursor.execute(f"UPDATE {table} SET {columns}", {"seconds": seconds})
 
     def transaction(self) -> AbstractContextManager[object]:
         return transaction.atomic()

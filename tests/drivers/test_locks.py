@@ -16,7 +16,7 @@ from tests.processes import TIMEOUT, wait_for
 from ultimat3_jobs.drivers.database import enqueue as database_enqueue
 from ultimat3_jobs.drivers.database import rows
 from ultimat3_jobs.models import Job
-from ultimat3_jobs.records import Renewal, RetryVerdict
+from ultimat3_jobs.records import Progress, Renewal, RetryVerdict
 from ultimat3_jobs.sql import run
 from ultimat3_jobs.testing.conformance.fences import ack, bury, retry
 from ultimat3_jobs.testing.conformance.harness import HOUR, LEASE, MARGIN, keys
@@ -56,6 +56,16 @@ def test_a_heartbeat_passes_over_a_locked_row_and_says_so(harness: DatabaseHarne
             Renewal.RENEWED,
         ]
     assert harness.driver().heartbeat(running, lease=lease) == [Renewal.RENEWED] * 3
+
+
+@rows_are_locked
+def test_progress_passes_over_a_locked_row_and_says_so(harness: DatabaseHarness) -> None:
+    running = harness.running(*"abc")
+    batch = [Progress(claim, '{"done":1,"total":2}') for claim in running]
+    with harness.transaction():
+        lock("b")
+        assert without_waiting(harness, lambda: harness.driver().progress(batch)) == [True, False, True]
+    assert harness.driver().progress(batch) == [True] * 3
 
 
 @rows_are_locked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -14,6 +14,7 @@ from ultimat3_jobs.errors import RowStatusUnknown
 from ultimat3_jobs.models import Job
 from ultimat3_jobs.records import Ack, CancelVerdict, Claim, Nack, RetryVerdict
 from ultimat3_jobs.states import MOVES, Cause, State, Stop, may_move, parse_state
+from ultimat3_jobs.testing.conformance.events import event, publish
 from ultimat3_jobs.testing.conformance.harness import FAILURE, request
 
 UNKNOWN = "quarantined"
@@ -26,7 +27,26 @@ def bury(claim: Claim, *, dead_letter: bool) -> Nack:
     return Nack.bury(claim, stop=Stop.TERMINAL, failure=FAILURE, dead_letter=dead_letter)
 
 
+def wake(harness: DatabaseHarness, job: Job, claim: Claim) -> int:
+    """Have a job wait for an event, whatever its state, publish that, and wake whoever waits."""
+    Job.objects.filter(pk=job.pk).update(wait_event="paid", run_at=in_a_day())
+    return publish(harness, event())
+
+
+def look_again(harness: DatabaseHarness, job: Job, claim: Claim) -> int:
+    """Have a job wait for an event that is there, whatever its state, and look for it."""
+    Job.objects.filter(pk=job.pk).update(wait_event="paid", run_at=in_a_day())
+    harness.driver().publish([event()])
+    return harness.driver().look_again([job.id])
+
+
+def in_a_day() -> datetime:
+    return datetime.now(UTC) + timedelta(days=1)
+
+
 ATTEMPTS: list[tuple[Cause | None, Attempt]] = [
+    (Cause.EVENT, wake),
+    (Cause.EVENT, look_again),
     (Cause.PROMOTION, lambda harness, job, claim: harness.due()),
     (Cause.CLAIM, lambda harness, job, claim: harness.claim()),
     (Cause.SUCCESS, lambda harness, job, claim: harness.driver().ack([Ack(claim)])),

@@ -12,7 +12,7 @@ from django.db.migrations.loader import MigrationLoader
 
 from ultimat3_jobs import sql
 from ultimat3_jobs.models import OutboxEntry
-from ultimat3_jobs.records import LapseKind, NackKind
+from ultimat3_jobs.records import LapseKind, NackKind, StepKind, StepState
 from ultimat3_jobs.states import LIVE, RETRYABLE, WAITING, State, Stop
 
 NAMES = sql.names("postgresql")
@@ -111,6 +111,7 @@ def test_a_statement_is_known_to_its_database(transactional_db: None, vendor: st
 @pytest.mark.parametrize(("vendor", "name"), BOTH)
 def test_every_word_in_a_statement_is_one_that_the_code_knows(vendor: str, name: str) -> None:
     known = {*State, *Stop, *NackKind, *LapseKind, *OutboxEntry.Kind.values, *OutboxEntry.Outcome.values}
+    known |= {*StepKind, *StepState, "payload", "published_at"}
     kinds_of_history = {"failure", "retry"}
     words = set(re.findall(r"'([a-z][a-z_-]*)'", plain(sql.read(vendor, name))))
     settings_of_the_server = {"idle_in_transaction_session_timeout"}

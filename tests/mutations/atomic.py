@@ -126,7 +126,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="atomic: what settled itself is not settled again",
         file="ultimat3_jobs/worker/settle.py",
-        old="    if isinstance(outcome, (Committed, RolledBack, GivenUp)):\n        return _tell(job, outcome)\n    write",
+        old="    if isinstance(outcome, (Committed, RolledBack, GivenUp)):\n        return _tell(driver, job, outcome)\n    write",
         new="    write",
         test=f"{IN_ATOMIC}::test_what_is_logged_tells_of_the_job_that_is_done",
         vendors=SQLITE,

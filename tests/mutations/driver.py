@@ -707,7 +707,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "heartbeat: a locked row is not lost",
         "ultimat3_jobs/drivers/database/driver.py",
-        "Renewal.BUSY if claim in held else Renewal.LOST",
+        "others.get(claim, Renewal.LOST)",
         "Renewal.LOST",
         "tests/drivers/test_locks.py::test_a_heartbeat_passes_over_a_locked_row_and_says_so",
         POSTGRESQL,
@@ -908,8 +908,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "promote: only what is due",
         "ultimat3_jobs/sql/postgresql/promote.sql",
-        "<= statement_timestamp()",
-        "IS NOT NULL",
+        "run_at <= statement_timestamp()",
+        "run_at IS NOT NULL",
         "tests/drivers/test_database.py::TestSettling::test_a_failed_attempt_is_tried_again_after_its_delay",
         POSTGRESQL,
         places=2,

@@ -80,8 +80,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         guard="mode required",
-        file="ultimat3_jobs/enqueue.py",
-        old='if mode == "required" and not is_open:',
+        file="ultimat3_jobs/outbox/admission.py",
+        old='if get_settings().outbox.mode == "required" and not is_open:',
         new="if False:",
         test="tests/test_enqueue.py::test_required_mode_refuses_outside_a_transaction_and_stages_inside",
     ),
@@ -109,8 +109,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         guard="tables asked for first",
-        file="ultimat3_jobs/enqueue.py",
-        old='        _require_table(alias, "x_outbox")\n',
+        file="ultimat3_jobs/outbox/admission.py",
+        old='        _require_table(alias, "x_outbox", verb)\n',
         new="",
         test="tests/test_missing_tables.py::test_it_is_refused_and_the_transaction_goes_on",
     ),

@@ -100,7 +100,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="async: a loop that ends at once waits for nobody",
         file="ultimat3_jobs/worker/loop.py",
-        old="self._async_bodies.close(wait=ending is Ending.DRAINED)",
+        old="self._async_bodies.close(wait=ending is Ending.DRAINED and not self._bodies.abandoned)",
         new="self._async_bodies.close(wait=True)",
         test="tests/worker/test_async_bodies.py::test_a_body_that_ignores_its_cancellation_does_not_keep_the_worker[2]",
         vendors=SQLITE,

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from tests.mutations import atomic, desk, driver, enqueuing, failures, harness, outbox, runtime, worker
+from tests.mutations import (
+    atomic,
+    deadlines,
+    desk,
+    driver,
+    enqueuing,
+    events,
+    failures,
+    harness,
+    outbox,
+    runtime,
+    steps,
+    worker,
+)
 from tests.mutations.mutation import Mutation
 
 MUTATIONS: tuple[Mutation, ...] = (
     *atomic.MUTATIONS,
+    *deadlines.MUTATIONS,
     *desk.MUTATIONS,
     *driver.MUTATIONS,
     *enqueuing.MUTATIONS,
+    *events.MUTATIONS,
     *failures.MUTATIONS,
     *harness.MUTATIONS,
     *outbox.MUTATIONS,
     *runtime.MUTATIONS,
+    *steps.MUTATIONS,
     *worker.MUTATIONS,
 )

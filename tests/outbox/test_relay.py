@@ -219,15 +219,6 @@ def test_of_one_key_in_one_move_the_row_that_was_staged_first_gets_it(detail: st
     assert (entry.outcome, entry.job_id) == ("set_aside" if detail else "deduped", first)
 
 
-def test_events_are_left_alone() -> None:
-    stage("event", "job")
-    OutboxEntry.objects.filter(idempotency_key="note:event").update(kind="event")
-
-    assert relay_all() == 1
-    assert labels() == ["job"]
-    assert outcomes() == {"event": None, "job": "published"}
-
-
 def test_a_name_that_no_code_knows_is_moved_too() -> None:
     stage("a")
     OutboxEntry.objects.update(name="gone.since")

@@ -13,7 +13,7 @@ from django.test.utils import override_settings
 from pytest_django import DjangoDbBlocker
 
 from tests.processes import database_url
-from ultimat3_jobs.models import Job, JobAttempt, OutboxEntry
+from ultimat3_jobs.models import Job, JobAttempt, JobEvent, JobStep, OutboxEntry
 
 SECOND = "second"
 ROUTERS = ["ultimat3_jobs.routers.QueueRouter"]
@@ -61,7 +61,7 @@ def second(second_database: str, outbox: None) -> Iterator[str]:
     """Two databases whose tables are empty, and emptied again; the alias of the second."""
     yield second_database
     for alias in ("default", second_database):
-        for model in (Job, JobAttempt, OutboxEntry):
+        for model in (Job, JobAttempt, JobEvent, JobStep, OutboxEntry):
             model._default_manager.using(alias).all().delete()
 
 

@@ -8,11 +8,35 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from tests.plans.database import DEEP, DUE, LAPSED, QUEUES, RUNNING, TIED, row_id, row_key
+from tests.plans.database import (
+    DEEP,
+    DUE,
+    EXPIRED,
+    HAD,
+    LAPSED,
+    NAMED,
+    QUEUES,
+    RUNNING,
+    TIED,
+    WAITING_DUE,
+    row_id,
+    row_key,
+)
 from ultimat3_jobs.drivers.database import rows
 from ultimat3_jobs.drivers.database.driver import STATS_CAP
 from ultimat3_jobs.drivers.database.steps import record_values
-from ultimat3_jobs.records import Ack, Claim, EnqueueRequest, Failure, Nack, StepKind, StepRecord, StepState
+from ultimat3_jobs.records import (
+    Ack,
+    Claim,
+    EnqueueRequest,
+    Event,
+    Failure,
+    Nack,
+    Progress,
+    StepKind,
+    StepRecord,
+    StepState,
+)
 from ultimat3_jobs.states import Stop
 
 RUNS = 50  # running jobs that a fenced statement is given
@@ -21,6 +45,9 @@ KEPT = 50  # done jobs that still hold their keys: 1 of 100 does
 ID = frozenset({"x_jobs_pkey"})
 STEP_ID = frozenset({"x_job_steps_pkey"})
 OUTBOX_ID = frozenset({"x_outbox_pkey"})
+# What was published, by its staged id, and what a run has had of it.
+EVENTS = frozenset({"x_job_events_name", "x_job_events_match", "x_job_steps_events"})
+STAGED = frozenset({"x_job_events_staged_id_key", "x_job_events_pkey"})
 ONE_A_QUEUE = len(QUEUES)  # the walk from queue to queue reads one row of each
 
 
@@ -59,6 +86,7 @@ def cases() -> list[Case]:
         *(Nack.bury(claim, stop=Stop.TERMINAL, failure=failure) for claim in runs[::2]),
         *(Nack.park(claim, delay=timedelta(minutes=1), reason="why") for claim in runs[1::2]),
     ]
+    told = [Progress(claim, '{"done":1,"total":null}') for claim in runs]
     ready = [row_id("ready", n) for n in range(1, KEYS + 1)]
     dead = [row_id("dead", n) for n in range(1, RUNS + 1)]
     pending = [row_id("pending", n) for n in range(1, KEYS + 1)]
@@ -84,8 +112,16 @@ def cases() -> list[Case]:
         # reads all that is running, here twice what has lapsed.
         Case("sweep", "sweep", sweep, LAPSED, ID | {"x_jobs_running"}),
         Case("lapsed", "lapsed", {"limit": 500}, LAPSED, frozenset({"x_jobs_running"})),
-        Case("promote some", "promote", {"limit": 10}, 10, ID | {"x_jobs_waiting"}, ONE_A_QUEUE),
-        Case("promote all", "promote", {"limit": DUE + 1}, DUE, ID | {"x_jobs_waiting"}, ONE_A_QUEUE),
+        Case("promote some", "promote", {"limit": 10}, 10, ID | {"x_jobs_waiting"} | EVENTS, ONE_A_QUEUE),
+        Case(
+            "promote all",
+            "promote",
+            {"limit": DUE + WAITING_DUE + 1},
+            DUE + WAITING_DUE,
+            ID | {"x_jobs_waiting"} | EVENTS,
+            ONE_A_QUEUE,
+        ),
+        *_events(),
         _stats("stats", STATS_CAP),
         _stats("stats to a low cap", 10),
         Case("ack", "ack", {"rows": rows.encode(rows.ack_row(Ack(c)) for c in runs), "with_rerun": False}, RUNS, ID),
@@ -93,12 +129,14 @@ def cases() -> list[Case]:
         Case("heartbeat", "heartbeat", {"rows": rows.encode(map(rows.claim_row, runs)), "lease": 30.0}, RUNS, ID),
         Case("begin", "begin", {"rows": rows.encode(map(rows.claim_row, runs))}, RUNS, ID),
         Case("held", "held", {"rows": rows.encode(map(rows.claim_row, runs))}, RUNS, ID),
+        Case("progress", "progress", {"rows": rows.encode(map(rows.progress_row, told))}, RUNS, ID),
         Case("settled", "settled", {"rows": rows.encode(map(rows.claim_row, done))}, RUNS, ID),
         Case("retry", "retry", {"rows": _rows(dead)}, RUNS, id_and_key),
         Case("cancel", "cancel", {"rows": _rows([*ready, *(c.id.hex for c in runs)]), **who}, KEYS + RUNS, ID),
         Case("found", "found", {"rows": _rows([*ready, *dead])}, KEYS + RUNS, ID),
         _log("log_failures", dead, decision="retry"),
-        _log("log_repairs", dead, kind="retry", **who),
+        _log("log_repairs", dead, kind="retry", rule="", **who),
+        *_from_a_step([c.id.hex for c in done]),
         Case("stage", "stage", {"rows": _requests(free)}, KEPT, frozenset(), returns=False),
         Case("pending", "pending", {"limit": KEYS}, KEYS, frozenset({"x_outbox_pending", "x_outbox_pkey"})),
         Case("clock", "clock", {}, 1, frozenset()),
@@ -147,8 +185,49 @@ def look_ups() -> Iterable[Case]:
 def loops() -> list[Case]:
     """Return the cases of the statements that run again and again, whether there is something to do or not."""
     return [
-        case for case in cases() if case.statement in {"claim", "promote", "lapsed", "sweep", "pending", "claim_staged"}
+        case
+        for case in cases()
+        if case.statement in {"claim", "promote", "lapsed", "sweep", "pending", "claim_staged", "prune_events"}
     ]
+
+
+def _events() -> Iterable[Case]:
+    new = [
+        rows.event_row(Event(staged_id=UUID(row_id("new", n)), name=NAMED, match="", payload="1", ttl=60.0))
+        for n in range(1, KEYS + 1)
+    ]
+    yield Case("stage event", "stage_event", {"rows": rows.encode(new)}, KEYS, frozenset(), returns=False)
+    positions = rows.encode({"position": at} | row for at, row in enumerate(new))
+    yield Case("publish events", "publish_events", {"rows": positions}, KEYS, frozenset(), returns=False)
+    # The youngest, for which half of those wait that wait.
+    young = _rows([row_id("event", n) for n in range(1, 11)])
+    yield Case("wake", "wake", {"rows": young, "limit": KEYS}, KEYS, ID | STAGED | EVENTS | {"x_jobs_awaiting"}, KEYS)
+    waiting = [row_id("waits", n) for n in range(1, KEYS + 1)]
+    yield Case("look again", "look_again", {"rows": _rows(waiting)}, KEYS // 2, ID | EVENTS, KEYS)
+    yield _wait("wait for any", 1, "", EXPIRED + 2 * HAD)
+    yield _wait("wait for a match", 1, "none-499")
+    yield _wait("wait in vain", 2, "order-1")
+    expiry = frozenset({"x_job_events_expiry", "x_job_events_pkey"})
+    yield Case("prune events", "prune_events", {"limit": EXPIRED // 2}, EXPIRED // 2, expiry)
+
+
+def _wait(name: str, number: int, match: str, probes: int = 0) -> Case:
+    run = row_id("running", number)
+    waited = rows.encode(
+        [
+            {
+                "id": run,
+                "token": run,
+                "event": NAMED,
+                "match": match,
+                "name": "wait",
+                "seq": 1,
+                "attempt": 1,
+                "delay": 60.0,
+            }
+        ]
+    )
+    return Case(name, "wait", {"rows": waited}, 1, ID | EVENTS | {"x_job_events_pkey", "x_job_steps_pkey"}, probes)
 
 
 def _outbox(pending: Sequence[str], published: Sequence[str]) -> Iterable[Case]:
@@ -168,13 +247,22 @@ def _outbox(pending: Sequence[str], published: Sequence[str]) -> Iterable[Case]:
     yield Case("prune", "prune", {"rows": _rows(published), "keep": 0.0}, KEYS, OUTBOX_ID)
 
 
+def _from_a_step(jobs: Sequence[str]) -> Iterable[Case]:
+    given = {"rows": _rows(jobs), "name": "step-1"}
+    indexes = ID | STEP_ID
+    yield Case("have step", "have_step", given, len(jobs), indexes)
+    yield Case("have step: that none has", "have_step", {**given, "name": "step-2"}, 0, indexes, 4 * len(jobs))
+    yield Case("forget steps", "forget_steps", given, len(jobs), indexes, returns=False)
+
+
 def _steps(claim: Claim) -> Iterable[Case]:
-    run, name = {"run_id": row_id("done", 1)}, {"name": "step-1"}
+    # Of the runs that have had events, one with ten recorded waits.
+    run, name = {"run_id": row_id("had", HAD)}, {"name": f"had-{10 * HAD}"}
     fence = {"id": claim.id.hex, "token": claim.token.hex}
     record = StepRecord(
         run_id=claim.id, name="new", seq=1, kind=StepKind.STEP, state=StepState.DONE, attempt=1, output="1"
     )
-    yield Case("steps", "steps", {**run, "budget": 1_000}, 1, STEP_ID)
+    yield Case("steps", "steps", {**run, "budget": 1_000}, 10, STEP_ID)
     yield Case("step output", "step_output", {**run, **name}, 1, STEP_ID)
     yield Case("record step", "record_step", record_values(claim, record), 1, ID | STEP_ID)
     yield Case("recorded", "recorded", {**fence, **name}, 0, ID | STEP_ID, 1)

@@ -23,7 +23,12 @@ LAPSED = 60  # of those
 
 ALIAS = "plans"
 _KIND = 10_000_000  # the ids of two kinds are this far apart
-KINDS = ("done", "dead", "delayed", "ready", "running", "published", "pending", "new")
+KINDS = ("done", "dead", "delayed", "ready", "running", "published", "pending", "new", "waits", "event", "had")
+NAMED = "paid"  # of all events
+WAITING_DUE = 50  # runs that wait for an event and are due
+YOUNG = 1_000  # events that are younger than the runs which wait; those of no other match than the older ones
+EXPIRED = 100  # the oldest events
+HAD = 20  # events that the first running run has had: the oldest that have not expired
 
 
 @dataclass(frozen=True)
@@ -37,11 +42,47 @@ class Sizes:
     ready: int  # ready rows, the deep queue's included
     published: int
     pending: int
+    waits: int  # suspended runs that wait for an event of one name, half of them for any
+    events: int  # all of one name
+    had: int  # events that runs have had
 
 
-BIG = Sizes(done=900_000, dead=100_000, delayed=100_000, deep=100_000, ready=130_000, published=100_000, pending=5_000)
-SMALL = Sizes(done=5_000, dead=500, delayed=500, deep=1_000, ready=2_200, published=2_000, pending=500)
-TEN_TIMES = Sizes(done=50_000, dead=5_000, delayed=5_000, deep=10_000, ready=22_000, published=20_000, pending=5_000)
+BIG = Sizes(
+    done=900_000,
+    dead=100_000,
+    delayed=100_000,
+    deep=100_000,
+    ready=130_000,
+    published=100_000,
+    pending=5_000,
+    waits=100_000,
+    events=1_000_000,
+    had=100_000,
+)
+SMALL = Sizes(
+    done=5_000,
+    dead=500,
+    delayed=500,
+    deep=1_000,
+    ready=2_200,
+    published=2_000,
+    pending=500,
+    waits=500,
+    events=2_000,
+    had=1_000,
+)
+TEN_TIMES = Sizes(
+    done=50_000,
+    dead=5_000,
+    delayed=5_000,
+    deep=10_000,
+    ready=22_000,
+    published=20_000,
+    pending=5_000,
+    waits=5_000,
+    events=20_000,
+    had=10_000,
+)
 
 
 def row_id(kind: str, number: int) -> str:
@@ -70,7 +111,7 @@ def own_database(folder: Path) -> Iterator[BaseDatabaseWrapper]:
         executor.migrate([node for node in executor.loader.graph.leaf_nodes() if node[0] == "ultimat3_jobs"])
         if opened.vendor == "postgresql":
             # The tests decide when the statistics are renewed; and nothing in here needs to outlive a crash.
-            for table in ("x_jobs", "x_job_steps", "x_outbox"):
+            for table in ("x_jobs", "x_outbox", "x_job_events", "x_job_steps"):
                 _execute(opened, f"ALTER TABLE {table} SET UNLOGGED, SET (autovacuum_enabled = false)")
         yield opened
     finally:
@@ -83,7 +124,6 @@ def fill_finished(opened: BaseDatabaseWrapper, sizes: Sizes) -> None:
     """Insert what a queue has behind it: done jobs and published outbox rows."""
     _insert(opened, "jobs", "done", sizes.done)
     _insert(opened, "outbox", "published", sizes.published)
-    _insert(opened, "steps", "done", sizes.published)
 
 
 def fill_work(opened: BaseDatabaseWrapper, sizes: Sizes) -> None:
@@ -93,6 +133,9 @@ def fill_work(opened: BaseDatabaseWrapper, sizes: Sizes) -> None:
     _insert(opened, "jobs", "ready", sizes.ready, deep=sizes.deep)
     _insert(opened, "jobs", "running", RUNNING)
     _insert(opened, "outbox", "pending", sizes.pending)
+    _insert(opened, "waits", "waits", sizes.waits)
+    _insert(opened, "events", "event", sizes.events)
+    _insert(opened, "steps", "had", sizes.had)
 
 
 def analyze(opened: BaseDatabaseWrapper) -> None:
@@ -109,6 +152,8 @@ def _insert(opened: BaseDatabaseWrapper, table: str, kind: str, count: int, *, d
     statement = (Path(__file__).parent / "sql" / opened.vendor / f"{table}.sql").read_text(encoding="utf-8")
     base = KINDS.index(kind) * _KIND
     parameters = {"kind": kind, "count": count, "base": base, "deep": deep, "due": DUE, "lapsed": LAPSED}
+    parameters |= {"named": NAMED, "waiting_due": WAITING_DUE, "young": YOUNG, "expired": EXPIRED}
+    parameters |= {"run": row_id("running", 1), "had": HAD}
     with opened.cursor() as cursor:
         cursor.execute(statement, parameters)
 

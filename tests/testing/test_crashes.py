@@ -15,7 +15,7 @@ from tests.working import declare, states
 from ultimat3_jobs import NO_TENANT, AsyncRun, Retry, Run, job, registry
 from ultimat3_jobs.models import Job as JobRow
 from ultimat3_jobs.models import JobStep, OutboxEntry
-from ultimat3_jobs.testing import CrashPoint, assert_enqueued, crash_at_each_step, drain
+from ultimat3_jobs.testing import CrashPoint, Event, assert_enqueued, crash_at_each_step, drain
 from ultimat3_jobs.testing import crashes as module
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("isolated_registry")]
@@ -104,6 +104,24 @@ def test_sleeps_are_left_behind_and_crashed_in() -> None:
     expected = [NOWHERE, *around("one"), *around("sleep-1"), *zero, *around("two"), ACK]
     assert list(found) == list(map(str, expected))
     assert set(map(tuple, found.values())) == {("1", "2")}
+
+
+def test_waits_get_their_events_or_time_out_and_are_crashed_in() -> None:
+    def body(run: Run, n: int) -> None:
+        done = run.wait_for_event("review", "review.done", match={"n": n}, timeout="2d")
+        paid = run.wait_for_event("payment", "paid", timeout="1d")
+        run.step("leave", leave, f"{done.payload if done else None} {paid and paid.payload}", atomic=True)
+
+    handle = declare(body)
+    found = {
+        str(point): left()
+        for point in crash_at_each_step(handle, Event("review.done", "well", match={"n": 1}), Event("other"), n=1)
+    }
+    got = [CrashPoint("before", "review"), CrashPoint("after", "review")]
+    assert list(found) == list(map(str, [NOWHERE, *got, *around("payment"), *around("leave"), ACK]))
+    assert set(map(tuple, found.values())) == {("well None",)}
+    endless = declare(lambda run, n: run.wait_for_event("w", "never"), name="t.endless")
+    assert "for ever" in error_of("X_DRAIN_FAILED", lambda: points(endless, n=1)).cause
 
 
 def test_loops_and_branches_are_covered_and_a_point_that_is_not_reached_is_left_out() -> None:

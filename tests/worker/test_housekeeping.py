@@ -6,9 +6,9 @@ import threading
 from datetime import timedelta
 
 import pytest
-from django.db import transaction
+from django.db import connection
 
-from tests.conftest import InThreads
+from tests.processes import TIMEOUT
 from tests.working import age, history, row, states
 from ultimat3_jobs import NO_TENANT, Retry, Run, job
 from ultimat3_jobs.drivers import get_driver
@@ -224,28 +224,36 @@ def test_a_job_that_lapsed_on_its_last_attempt_is_dead_with_the_reason(attempts:
         assert job_row.last_error.endswith("verdict: dead (worker-lost): worker lost on the final attempt")
 
 
-@pytest.mark.postgresql_only(reason="on SQLite nobody passes over a row that another is writing")
-def test_a_last_pass_waits_for_the_one_under_way(in_threads: InThreads) -> None:
-    """It would pass over the rows that the other has locked, and a worker would end with work that is due."""
-    enqueue(1, run_after="1h")
-    age(3_601, "run_at")
-    locked, asked = threading.Event(), threading.Event()
+def test_two_passes_of_one_process_follow_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, let_go = threading.Event(), threading.Event()
+    passes: list[str] = []
 
     class Slow(Eager):
         def promote(self, *, limit: int) -> int:
-            if locked.is_set():
-                return super().promote(limit=limit)
-            with transaction.atomic():
-                promoted = super().promote(limit=limit)
-                locked.set()
-                asked.wait(0.3)
-            return promoted
-
-    def last() -> dict[str, int]:
-        assert locked.wait(30)
-        house.tidy(last=True)
-        asked.set()
-        return states()
+            first = not passes
+            passes.append("begins")
+            if first:
+                inside.set()
+                assert let_go.wait(TIMEOUT)
+            passes.append("ends")
+            return 0
 
     house = keeping(Bell(), driver=Slow)
-    assert in_threads(house.tidy, last)[1] == {"ready": 1}
+    threads = [threading.Thread(target=in_a_thread, args=[house]) for _ in range(2)]
+    threads[0].start()
+    assert inside.wait(TIMEOUT)
+    threads[1].start()
+    threads[1].join(0.2)
+    let_go.set()
+    for thread in threads:
+        thread.join(TIMEOUT)
+
+    assert passes == ["begins", "ends"] * 2
+
+
+def in_a_thread(house: Housekeeping) -> None:
+    """Do a pass on a connection of its own."""
+    try:
+        house.tidy()
+    finally:
+        connection.close()

@@ -367,7 +367,8 @@ def test_a_last_attempt_whose_job_is_another_workers_is_not_started() -> None:
         patched.setattr(loop, "get_driver", Late)
         worker = loop.Worker(loop.WorkerOptions(concurrency=1))
         assert worker._claim(1) == 1
-        worker._attempt(worker._bodies.get())
+        (active,) = worker._inflight.all()
+        worker._attempt(active)
 
     assert (started, row(queued).state, row(queued).attempt) == ([], "ready", 0)
 

@@ -7,23 +7,27 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection, transaction
 
 from tests.working import Failing, age, history, row, run_due, states
 from ultimat3_jobs import NO_TENANT, Retry, Run, job
 from ultimat3_jobs.drivers import get_driver
+from ultimat3_jobs.drivers.database.driver import DatabaseDriver
 from ultimat3_jobs.models import Job as JobRow
-from ultimat3_jobs.records import Claim, ClaimedJob, Failure, QueueSelection
+from ultimat3_jobs.records import Claim, ClaimedJob, Failure, Nack, QueueSelection, Suspension
 from ultimat3_jobs.states import Stop
-from ultimat3_jobs.worker.outcome import Buried, Outcome, Parked, Retrying, Succeeded
-from ultimat3_jobs.worker.settle import settle
+from ultimat3_jobs.testing.conformance.events import event
+from ultimat3_jobs.worker.outcome import Buried, Outcome, Parked, Retrying, Succeeded, Suspending
+from ultimat3_jobs.worker.settle import settle, settle_once
 
 pytestmark = pytest.mark.usefixtures("queue")
 
 FAILURE = Failure("shop.DeclinedError", "shop.jobs.ship", "c" * 64, "declined\nverdict: as the test says")
 RETRYING = Retrying(FAILURE, timedelta(minutes=5))
 BURIED = Buried(FAILURE, Stop.EXHAUSTED, dead_letter=True)
-OUTCOMES = [Succeeded("1"), RETRYING, BURIED, Parked("unknown name", timedelta(minutes=1))]
+PARKED = Parked("unknown name", timedelta(minutes=1))
+WAITING = Suspending(Suspension(reason="waits for paid", event="paid", poll=3_600.0))
+OUTCOMES = [Succeeded("1"), RETRYING, BURIED, PARKED, WAITING]
 
 
 def a_claim() -> ClaimedJob:
@@ -133,7 +137,7 @@ def test_an_outcome_that_cannot_be_written_at_first_is_written_as_it_is(
     with connection.execute_wrapper(Failing(2)):
         assert settled(one, outcome)
 
-    state = {Succeeded: "done", Retrying: "delayed", Buried: "dead", Parked: "suspended"}[type(outcome)]
+    state = {Succeeded: "done", Retrying: "delayed", Buried: "dead"}.get(type(outcome), "suspended")
     assert row(one.claim.id).state == state
     assert len(history(one.claim.id)) == (1 if isinstance(outcome, Retrying | Buried) else 0)
     assert sum(r.message.startswith("jobs.worker.settle-retried") for r in caplog.records) == 2
@@ -204,3 +208,64 @@ def test_a_job_of_which_every_statement_fails_for_a_while_after_its_body_is_done
 
     assert ran == [1]
     assert states() == {"done": 1}
+
+
+def test_a_run_that_waits_looks_for_its_event_once_it_is_parked() -> None:
+    one = a_claim()
+    get_driver().publish([event()])
+
+    assert settled(one, WAITING)
+    assert row(one.claim.id).state == "ready"
+
+
+def test_a_run_that_waits_in_vain_stays_parked() -> None:
+    one = a_claim()
+
+    assert settled(one, WAITING)
+    assert row(one.claim.id).state == "suspended"
+
+
+def test_a_run_that_does_not_wait_is_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = a_claim()
+    monkeypatch.setattr(DatabaseDriver, "look_again", None)
+
+    assert settled(one, Suspending(Suspension(reason="sleeps", delay=60.0)))
+
+
+def test_a_look_that_fails_leaves_the_run_parked(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = a_claim()
+    nacks: list[object] = []
+    nack = DatabaseDriver.nack
+
+    def count(self: DatabaseDriver, given: list[Nack]) -> list[bool]:
+        nacks.append(given)
+        return nack(self, given)
+
+    def fail(*_: object) -> int:
+        raise OperationalError("gone")
+
+    monkeypatch.setattr(DatabaseDriver, "nack", count)
+    monkeypatch.setattr(DatabaseDriver, "look_again", fail)
+
+    assert settled(one, WAITING)
+    assert len(nacks) == 1, "what is settled is not settled again"
+    assert row(one.claim.id).state == "suspended"
+    assert [one.event for one in caplog.records if hasattr(one, "event")] == ["jobs.event.look-failed"]
+
+
+def test_in_a_callers_transaction_it_looks_there_and_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = a_claim()
+    get_driver().publish([event()])
+    with transaction.atomic():
+        assert settle_once(get_driver(), one, WAITING)
+        assert row(one.claim.id).state == "ready"
+
+    def fail(*_: object) -> int:
+        raise OperationalError("gone")
+
+    two = get_driver().claim(worker="w2", limit=1, lease=timedelta(seconds=30), queues=QueueSelection())[0]
+    monkeypatch.setattr(DatabaseDriver, "look_again", fail)
+    with pytest.raises(OperationalError):
+        settle_once(get_driver(), two, WAITING)

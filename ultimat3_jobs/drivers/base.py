@@ -23,6 +23,7 @@ from ultimat3_jobs.records import (
     Event,
     Lapse,
     Nack,
+    Progress,
     QueueSelection,
     QueueStats,
     Receipt,
@@ -100,6 +101,14 @@ class Driver(ABC):
         """Renew leases; tell for each claim what was learnt. Never waits for a row that another writer has locked."""
 
     @abstractmethod
+    def progress(self, batch: Sequence[Progress]) -> list[bool]:
+        """Keep how far runs are; tell for each whether it landed.
+
+        Never waits for a row that another writer has locked: what did not land is told again by the next batch. It
+        renews no lease.
+        """
+
+    @abstractmethod
     def settled(self, claims: Sequence[Claim]) -> list[bool]:
         """Tell for each claim whether it has ended its job: the answer to a commit may have been lost."""
 
@@ -118,7 +127,11 @@ class Driver(ABC):
 
     @abstractmethod
     def promote(self, *, limit: int) -> int:
-        """Make ready at most `limit` waiting jobs whose time has come; return how many."""
+        """Make ready at most `limit` waiting jobs whose time has come; return how many.
+
+        A run that waits for an event becomes ready where the event is there or the wait is over, and is otherwise
+        looked at again after its `poll`.
+        """
 
     @property
     @abstractmethod
@@ -154,8 +167,12 @@ class Driver(ABC):
         """
         raise NotImplementedError
 
-    def retry(self, ids: Sequence[UUID], *, by: str = "", reason: str = "") -> list[RetryVerdict]:
+    def retry(
+        self, ids: Sequence[UUID], *, by: str = "", reason: str = "", from_step: str | None = None
+    ) -> list[RetryVerdict]:
         """Start dead letters again, their attempts anew, history kept; one verdict each. Needs INTROSPECT.
+
+        What they recorded is kept and not done again, but for what `from_step` names. The history says so.
 
         Of several dead letters of one key the newest (by id) is started. A key that is held, or taken meanwhile, keeps
         its dead letter from starting and no other.
@@ -164,14 +181,16 @@ class Driver(ABC):
             ids: of the dead letters.
             by: who asked; longer text than 255 characters is cut, as `reason` is.
             reason: why.
+            from_step: forget the recorded step of this name and all that was recorded after it, in the same
+                transaction: they are done again. A letter that has not recorded it is not started. Needs STEPS.
         """
         raise NotImplementedError
 
     def cancel(self, ids: Sequence[UUID], *, by: str = "", reason: str = "") -> list[CancelVerdict]:
         """End live jobs as cancelled at once, and free their keys; one verdict each. Needs INTROSPECT.
 
-        The claim of a running job is taken from its worker: its next heartbeat answers LOST, and it can settle nothing,
-        although its body may still be unwinding. What a job was asked to run again for is dropped.
+        The claim of a running job is taken from its worker: its next heartbeat answers CANCELLED, and it can settle
+        nothing, although its body may still be unwinding. What a job was asked to run again for is dropped.
 
         Args:
             ids: of the jobs.

@@ -29,9 +29,13 @@ class Migration(migrations.Migration):
                 name="x_job_steps_events",
             ),
         ),
-        AddIndexOnline(model_name="jobevent", index=models.Index(fields=["name", "id"], name="x_job_events_name")),
         AddIndexOnline(
-            model_name="jobevent", index=models.Index(fields=["name", "match", "id"], name="x_job_events_match")
+            model_name="jobevent",
+            index=models.Index(fields=["name", "published_at", "id"], name="x_job_events_name"),
+        ),
+        AddIndexOnline(
+            model_name="jobevent",
+            index=models.Index(fields=["name", "match", "published_at", "id"], name="x_job_events_match"),
         ),
         AddIndexOnline(model_name="jobevent", index=models.Index(fields=["expires_at"], name="x_job_events_expiry")),
     ]

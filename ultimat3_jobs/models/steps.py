@@ -53,9 +53,9 @@ class JobEvent(models.Model):
         db_table = "x_job_events"
         ordering: ClassVar = ["id"]
         indexes: ClassVar = [
-            # What a run waits for: the first of a name, or of a name and a match.
-            models.Index(fields=["name", "id"], name="x_job_events_name"),
-            models.Index(fields=["name", "match", "id"], name="x_job_events_match"),
+            # What a run waits for: the first of a name, or of a name and a match, since the run was enqueued.
+            models.Index(fields=["name", "published_at", "id"], name="x_job_events_name"),
+            models.Index(fields=["name", "match", "published_at", "id"], name="x_job_events_match"),
             # The pruning.
             models.Index(fields=["expires_at"], name="x_job_events_expiry"),
         ]

@@ -1,4 +1,4 @@
-"""Outbox rows to enqueue requests. A row whose values cannot be read is told from the others, not a crash."""
+"""Outbox rows to enqueue requests and events. A row that cannot be read is told from the others, not a crash."""
 
 from __future__ import annotations
 
@@ -10,14 +10,19 @@ import msgspec
 
 from ultimat3_jobs.definition import OnKeyReuse, WhileRunning
 from ultimat3_jobs.drivers.database import rows
+from ultimat3_jobs.models import OutboxEntry
 from ultimat3_jobs.outbox.faults import Fault
-from ultimat3_jobs.records import EnqueueRequest
+from ultimat3_jobs.records import EnqueueRequest, Event
 
 COLUMNS = (
-    "id", "name", "queue", "input", "fingerprint", "idempotency_key", "tenant_id", "max_attempts", "priority",
+    "id", "kind", "name", "queue", "input", "fingerprint", "idempotency_key", "tenant_id", "max_attempts", "priority",
     "run_at", "dedupe_for", "while_running", "on_key_reuse", "enqueued_by", "traceparent", "requested_at",
+    "match", "ttl",
 )  # fmt: skip
-"""The fields of a request in the order in which the statements return them."""
+"""What is in a row, in the order in which the statements return it, by the names that requests and events give it."""
+
+Staged = EnqueueRequest | Event
+"""What was staged, as the queue takes it."""
 
 
 class Culprit(NamedTuple):
@@ -29,14 +34,15 @@ class Culprit(NamedTuple):
     fault: Fault
 
 
-def read(staged: Iterable[tuple[Any, ...]]) -> tuple[list[EnqueueRequest], list[Culprit]]:
-    """Return the requests of rows, in the order (staged_at, id), and the rows that cannot be read."""
-    requests, unreadable = [], []
+def read(staged: Iterable[tuple[Any, ...]]) -> tuple[list[Staged], list[Culprit]]:
+    """Return what was staged, in the order (staged_at, id), and the rows that cannot be read."""
+    requests: list[Staged] = []
+    unreadable = []
     for row in staged:
         try:
-            requests.append(_request(row))
+            requests.append(_read(dict(zip(COLUMNS, row, strict=True))))
         except Exception as error:  # whatever a stored value makes of its reading
-            unreadable.append(Culprit(row_id(row[0]), str(row[1]), error, Fault.OF_THE_ROW))
+            unreadable.append(Culprit(row_id(row[0]), str(row[2]), error, Fault.OF_THE_ROW))
     requests.sort(key=lambda request: (request.requested_at, request.id))
     return requests, unreadable
 
@@ -46,11 +52,20 @@ def row_id(value: Any) -> str:
     return value.hex if isinstance(value, UUID) else str(value)
 
 
-def _request(row: tuple[Any, ...]) -> EnqueueRequest:
-    values = dict(zip(COLUMNS, row, strict=True))
+def _read(values: dict[str, Any]) -> Staged:
     values["id"] = rows.uuid(values["id"])
-    for moment in ("run_at", "requested_at"):
-        values[moment] = rows.parse_instant(values[moment])
+    values["requested_at"] = rows.parse_instant(values["requested_at"])
+    match values["kind"]:
+        case OutboxEntry.Kind.JOB:
+            return _request(values)
+        case OutboxEntry.Kind.EVENT:
+            return msgspec.convert(values | {"staged_id": values["id"], "payload": values["input"]}, Event)
+    known = ", ".join(OutboxEntry.Kind.values)
+    raise ValueError(f"kind is {values['kind']!r}, and this release knows {known}")
+
+
+def _request(values: dict[str, Any]) -> EnqueueRequest:
+    values["run_at"] = rows.parse_instant(values["run_at"])
     for column, known in (("while_running", WhileRunning), ("on_key_reuse", OnKeyReuse)):
         if values[column] not in get_args(known):
             raise ValueError(f"{column} is {values[column]!r}, not one of {', '.join(get_args(known))}")

@@ -32,7 +32,7 @@ class Mark(NamedTuple):
 
     claim: Claim
     outcome: str
-    job_id: UUID
+    job_id: UUID | None  # None: it was an event
     error: str = ""
 
 
@@ -55,7 +55,9 @@ def mark_published(alias: str, marks: Sequence[Mark]) -> list[bool]:
         ValueError: where a claim has no token.
     """
     encoded = [
-        _row(mark.claim) | {"outcome": mark.outcome, "job_id": mark.job_id.hex, "error": mark.error} for mark in marks
+        _row(mark.claim)
+        | {"outcome": mark.outcome, "job_id": None if mark.job_id is None else mark.job_id.hex, "error": mark.error}
+        for mark in marks
     ]
     return _fenced(alias, "mark_claimed", encoded)
 

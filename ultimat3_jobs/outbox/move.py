@@ -1,4 +1,4 @@
-"""A move, where queue and outbox are one database: lock, queue and mark in one transaction.
+"""A move, where queue and outbox are one database: lock, queue, store and mark in one transaction.
 
 A crash publishes nothing twice and loses nothing. Relays take turns on the lock; the second waits and then sees what
 the first has left, so that nothing is overtaken.
@@ -14,10 +14,11 @@ from django.db import transaction
 from ultimat3_jobs.drivers.database import rows
 from ultimat3_jobs.models import OutboxEntry
 from ultimat3_jobs.outbox.aside import count_failures, log_set_aside
-from ultimat3_jobs.outbox.entries import read
+from ultimat3_jobs.outbox.entries import Staged, read
 from ultimat3_jobs.outbox.faults import Fault, fault_of
 from ultimat3_jobs.outbox.offer import Offer, outcome_of
-from ultimat3_jobs.records import EnqueueRequest, Receipt
+from ultimat3_jobs.outbox.waking import wake
+from ultimat3_jobs.records import Receipt
 from ultimat3_jobs.settings import get_settings
 from ultimat3_jobs.sql import run
 
@@ -43,10 +44,10 @@ def _move(alias: str, offer: Offer) -> int:
     try:
         with transaction.atomic(using=alias):
             staged = run(alias, "pending", {"limit": get_settings().outbox.batch})
-            requests, unreadable = read(staged)
+            readable, unreadable = read(staged)
             offer.culprits += unreadable
-            offer.put(requests, alias)
-            marks = [_mark(request, receipt) for request, receipt in offer.receipts]
+            offer.put(readable, alias)
+            marks = [_mark(one, receipt) for one, receipt in offer.receipts]
             if marks:
                 run(alias, "mark", {"rows": rows.encode(marks)})
     except Exception as error:
@@ -55,15 +56,16 @@ def _move(alias: str, offer: Offer) -> int:
             with suppress(Exception):
                 count_failures(alias, offer.culprits)
         raise
-    for (request, _), mark in zip(offer.receipts, marks, strict=True):
+    wake(offer.events)
+    for (one, _), mark in zip(offer.receipts, marks, strict=True):
         if mark["outcome"] == OutboxEntry.Outcome.SET_ASIDE:
-            log_set_aside(request.id, request.name, mark["error"])
+            log_set_aside(one.id, one.name, mark["error"])
     decided = len(marks) + count_failures(alias, offer.culprits)
     if offer.stopped_by is not None:
         raise offer.stopped_by
     return decided
 
 
-def _mark(request: EnqueueRequest, receipt: Receipt) -> dict[str, Any]:
+def _mark(one: Staged, receipt: Receipt | None) -> dict[str, Any]:
     outcome, error = outcome_of(receipt)
-    return {"id": request.id.hex, "outcome": outcome, "job_id": receipt.id.hex, "error": error}
+    return {"id": one.id.hex, "outcome": outcome, "job_id": None if receipt is None else receipt.id.hex, "error": error}

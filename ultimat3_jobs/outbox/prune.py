@@ -1,4 +1,7 @@
-"""Pruning: rows that were published or joined a job go after a while, in small batches; what was set aside stays."""
+"""Pruning, in small batches: rows that were published or joined a job go after a while, events when they expire.
+
+What was set aside stays.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,19 @@ from uuid import UUID
 
 from django.db import connections
 
-from ultimat3_jobs.aliases import outbox_aliases
+from ultimat3_jobs.aliases import outbox_aliases, queue_alias
+from ultimat3_jobs.drivers import Capability, get_driver
 from ultimat3_jobs.drivers.database import rows
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.settings import get_settings
 from ultimat3_jobs.sql import run
 
 BATCH = 500
-"""Rows that one step looks at in each outbox."""
+"""Rows that one step looks at in each outbox, and events that it deletes."""
 LONGEST_REST = 3_600.0
 """Seconds between two walks at most."""
+REST_OF_EVENTS = 60.0
+"""Seconds between two looks for events that have expired."""
 _FIRST = UUID(int=0)
 
 monotonic = time.monotonic
@@ -34,12 +40,32 @@ class Pruner:
     def __init__(self) -> None:
         self._after: dict[str, UUID] = {}
         self._rests_until: dict[str, float] = {}
+        self._events_rest_until = 0.0
 
     def step(self) -> bool:
         """Look at one batch of each outbox and delete what is old; return whether there is more at once.
 
-        Never raises for an outbox that cannot be reached: it is looked at again after the rest.
+        Never raises for a database that cannot be reached: it is looked at again after the rest.
         """
+        return self._step_outboxes() | self._step_events()
+
+    def _step_events(self) -> bool:
+        driver = get_driver()
+        if Capability.EVENTS not in driver.capabilities or monotonic() < self._events_rest_until:
+            return False
+        try:
+            deleted = driver.prune_events(limit=BATCH)
+        except Exception as error:
+            deleted = 0
+            emit("jobs.event.prune-failed", level=logging.WARNING, error=type(error).__name__)
+            _give_up_connection(queue_alias())
+        if deleted:
+            emit("jobs.event.pruned", level=logging.DEBUG, events=deleted)
+        if deleted < BATCH:
+            self._events_rest_until = monotonic() + REST_OF_EVENTS
+        return deleted >= BATCH
+
+    def _step_outboxes(self) -> bool:
         keep = get_settings().retention.outbox
         if keep is None:
             return False

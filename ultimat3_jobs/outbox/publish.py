@@ -1,7 +1,8 @@
 """A publication, where the queue is another database than the outbox: claim under a lease, publish, then mark.
 
 At least once: a relay that dies between the publication and the mark leaves rows that the next one publishes again.
-That queues nothing twice as long as the job's row is there: its id was fixed when the work was staged.
+That queues nothing twice as long as the job's row is there, and stores no event twice: its id was fixed when the work
+was staged.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ultimat3_jobs.outbox.entries import read, row_id
 from ultimat3_jobs.outbox.faults import Fault, fault_of
 from ultimat3_jobs.outbox.leases import ClaimedRow, Mark
 from ultimat3_jobs.outbox.offer import Offer, outcome_of
+from ultimat3_jobs.outbox.waking import wake
 from ultimat3_jobs.records import Claim
 from ultimat3_jobs.settings import get_settings
 from ultimat3_jobs.sql import run
@@ -50,6 +52,8 @@ def publish(alias: str) -> int:
                 raise
             offer = Offer(careful=True)
             _queue(claimed, offer)
+        # At once, whether the marks land or not: what is stored is there for all.
+        wake(offer.events)
         decided = _mark(alias, offer, tokens) + count_failures(alias, offer.culprits, tokens)
     except Exception:
         # The outbox may be what cannot be reached. This relay's next claim then takes the place of the lost one.
@@ -66,26 +70,26 @@ def publish(alias: str) -> int:
 
 
 def _queue(claimed: Sequence[ClaimedRow], offer: Offer) -> None:
-    requests, unreadable = read(row.values for row in claimed)
+    readable, unreadable = read(row.values for row in claimed)
     offer.culprits += unreadable
     alias = queue_alias()
     milliseconds = int(get_settings().outbox.claim_lease.total_seconds() * 1000)
     with transaction.atomic(using=alias):
         # As long as the lease: the relay that takes over must not wait for keys that a silent one has taken.
         run(alias, "bound_silence", {"milliseconds": max(1, milliseconds)})
-        offer.put(requests, alias)
+        offer.put(readable, alias)
 
 
 def _mark(alias: str, offer: Offer, tokens: dict[str, UUID]) -> int:
     marks = []
-    for request, receipt in offer.receipts:
+    for one, receipt in offer.receipts:
         outcome, error = outcome_of(receipt)
-        claim = Claim(request.id, tokens[request.id.hex])
-        marks.append(Mark(claim, outcome, receipt.id, error))
+        claim = Claim(one.id, tokens[one.id.hex])
+        marks.append(Mark(claim, outcome, None if receipt is None else receipt.id, error))
     landed = leases.mark_published(alias, marks)
-    for (request, _), mark, known in zip(offer.receipts, marks, landed, strict=True):
+    for (one, _), mark, known in zip(offer.receipts, marks, landed, strict=True):
         if known and mark.outcome == OutboxEntry.Outcome.SET_ASIDE:
-            log_set_aside(request.id, request.name, mark.error)
+            log_set_aside(one.id, one.name, mark.error)
     if not all(landed):
         # Another relay has taken them over, or will: it publishes them again, which changes nothing.
         emit("jobs.relay.lease-lost", level=logging.WARNING, outbox=alias, rows=landed.count(False))

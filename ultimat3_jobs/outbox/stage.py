@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from django.db import connections
 
 from ultimat3_jobs.drivers.database import rows
-from ultimat3_jobs.records import EnqueueRequest
+from ultimat3_jobs.records import EnqueueRequest, Event
 from ultimat3_jobs.sql import run
 
 
@@ -24,3 +24,8 @@ def take_turn(alias: str) -> None:
 def stage(alias: str, requests: Sequence[EnqueueRequest]) -> None:
     """Write requests to the outbox of `alias`, in order. Never waits on a key, never conflicts."""
     run(alias, "stage", {"rows": rows.encode(map(rows.request_row, requests))})
+
+
+def stage_event(alias: str, event: Event) -> None:
+    """Write an event to the outbox of `alias`."""
+    run(alias, "stage_event", {"rows": rows.encode([rows.event_row(event)])})

@@ -314,5 +314,4 @@ class Steps:
             return not getattr(blocks[-1], "_from_testcase", False)
         if connection.connection is None:
             return False
-        # Where the body began one by a statement of its own, the connection and all of it is dropped after the run.
         return not connection.autocommit or in_raw_transaction(connection)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ from ultimat3_jobs.aliases import outbox_aliases, queue_alias
 from ultimat3_jobs.drivers import Driver, get_driver
 from ultimat3_jobs.enqueue import EnqueueResult
 from ultimat3_jobs.errors import DrainEndless, DrainFailed
+from ultimat3_jobs.events import publish_event
 from ultimat3_jobs.job import Job
 from ultimat3_jobs.records import QueueSelection
 from ultimat3_jobs.steps.steps import Steps
@@ -42,7 +44,16 @@ LOOKED_AT = 10_000
 CENTURY = timedelta(days=36_525)
 
 
-def crash_at_each_step(job: Job[..., Any], /, **values: Any) -> Iterator[CrashPoint]:
+@dataclass(frozen=True)
+class Event:
+    """An event that is published for the job of a `crash_at_each_step`; the arguments are those of `publish_event`."""
+
+    name: str
+    payload: Any = None
+    match: dict[str, Any] | None = None
+
+
+def crash_at_each_step(job: Job[..., Any], /, *events: Event, **values: Any) -> Iterator[CrashPoint]:
     """Run a job once for every point at which its process can die, and give each point when the job has ended.
 
         for point in crash_at_each_step(onboard_org, org_id=7):
@@ -63,6 +74,8 @@ def crash_at_each_step(job: Job[..., Any], /, **values: Any) -> Iterator[CrashPo
     Args:
         job: the job, or a handle of it with `using(...)`. It gets one attempt more than it declares, or the crash
             would be the end of one that has a single one.
+        *events: what is published after the enqueue, for the waits of the job. One without its event waits for its
+            time-out.
         **values: what it is enqueued with.
 
     Yields:
@@ -77,7 +90,7 @@ def crash_at_each_step(job: Job[..., Any], /, **values: Any) -> Iterator[CrashPo
     for point in points:  # which grows, as runs come to further ones
         life = Life(point)
         with _world():
-            _Subject(get_driver(), life, point).run(job, values)
+            _Subject(get_driver(), life, point).run(job, values, events)
             points += [one for one in life.reached if one not in points]
             if len(points) > MOST_POINTS:
                 raise DrainEndless(
@@ -99,11 +112,14 @@ class _Subject:
         self._queue = f"crashes-{uuid4().hex}"
         self._served = QueueSelection(only=(self._queue,))
 
-    def run(self, job: Job[..., Any], values: dict[str, Any]) -> None:
+    def run(self, job: Job[..., Any], values: dict[str, Any], events: Sequence[Event]) -> None:
         """Enqueue it, and start it until it has ended."""
         from ultimat3_jobs.models import Job as JobRow  # noqa: PLC0415 - needs loaded apps
 
         queued = job.enqueue(**values)
+        relay_staged()  # the job first: an event counts that is published after it
+        for event in events:
+            publish_event(event.name, event.payload, match=event.match)
         relay_staged()
         rows = JobRow.objects.using(queue_alias()).filter(pk=queued.id)
         queue = rows.values_list("queue", flat=True).first()

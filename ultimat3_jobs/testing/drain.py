@@ -45,7 +45,8 @@ def drain(
     Work goes the way it goes in production: staged rows through the relay, then claim, body and settlement, each with
     the same statements; but in the caller's thread, on the caller's connection and inside the transaction that the
     caller has open, which is neither committed nor rolled back. No worker is needed. Works in `TestCase`,
-    `TransactionTestCase` and their pytest counterparts.
+    `TransactionTestCase` and their pytest counterparts. Nobody watches the time: `timeout` and `step_timeout` bound
+    nothing here, since a body in the caller's thread cannot be given up.
 
     Args:
         queues: names of the queues to serve; all where it is empty.
@@ -122,7 +123,7 @@ class _Drain:
                 job, active.run, transaction=ending.transaction, open_steps=partial(open_steps, self._driver)
             ),
         )
-        landed = settle_once(self._driver, job, outcome)
+        landed = settle_once(self._driver, job, outcome, progress=active.vitals.progress)
         drained = DrainedJob(
             id=job.claim.id,
             name=job.name,

@@ -71,8 +71,8 @@ class AtomicEnding:
     def _end(self, result: str | None) -> bool:
         self.taken = self._inflight.end(self._active)
         if not self.taken:
-            raise _lost(self._active, "was handed back when its worker had to stop")
-        return self._driver.ack([Ack(self._active.job.claim, result)])[0]
+            raise _lost(self._active, "was handed back when its worker had to stop, or had run out of time")
+        return self._driver.ack([Ack(self._active.job.claim, result, self._active.vitals.progress)])[0]
 
     def _warn_of_length(self, seconds: float) -> None:
         short_lease = self._driver.one_writer and seconds * LEASES_A_BODY > self._lease.total_seconds()

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from enum import IntEnum
 
+import msgspec
+
 from ultimat3_jobs.drivers import Driver
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.loops import LONGEST_DEAF, with_second_try
@@ -71,7 +73,7 @@ def _hand_back(driver: Driver, left: Sequence[ActiveRun]) -> bool:
     """Give runs back whose bodies go on: threads cannot be ended. Return whether the queue could be told."""
     for one in left:
         one.run.cancelled.set()
-    nacks = [Nack.hand_back(one.job.claim) for one in left]
+    nacks = [msgspec.structs.replace(Nack.hand_back(one.job.claim), progress=one.vitals.progress) for one in left]
     try:
         landed = with_second_try(lambda: driver.nack(nacks))
     except Exception as error:

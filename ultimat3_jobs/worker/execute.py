@@ -14,7 +14,7 @@ from ultimat3_jobs.classify import decide
 from ultimat3_jobs.context import Run
 from ultimat3_jobs.control import Aborted, Suspended
 from ultimat3_jobs.definition import JobDefinition
-from ultimat3_jobs.errors import InputInvalid, LeaseLost, ResultInvalid, SignalSwallowed
+from ultimat3_jobs.errors import InputInvalid, JobTimeout, LeaseLost, ResultInvalid, SignalSwallowed
 from ultimat3_jobs.failures import class_name, describe_failure
 from ultimat3_jobs.outputs import encode_result
 from ultimat3_jobs.records import ClaimedJob
@@ -46,7 +46,14 @@ OpenSteps = Callable[[ClaimedJob, Run, JobDefinition], Steps]
 """Gives the run of an attempt what records its steps."""
 
 
-def execute(job: ClaimedJob, run: Run, *, transaction: Transaction, open_steps: OpenSteps) -> Outcome:
+def execute(
+    job: ClaimedJob,
+    run: Run,
+    *,
+    transaction: Transaction,
+    open_steps: OpenSteps,
+    overdue: Callable[[], JobTimeout | None] = lambda: None,
+) -> Outcome:
     """Run one attempt and return what became of it. Whatever the body raises is an outcome, never an error here.
 
     Args:
@@ -54,6 +61,7 @@ def execute(job: ClaimedJob, run: Run, *, transaction: Transaction, open_steps: 
         run: what its body gets.
         transaction: how an atomic body and its ack become one.
         open_steps: how the body's steps are recorded.
+        overdue: tells the limit that the attempt has passed, if any. However such a body then fails, that is why.
     """
     definition = registry.find(job.name)
     if definition is None:
@@ -75,7 +83,16 @@ def execute(job: ClaimedJob, run: Run, *, transaction: Transaction, open_steps: 
         return ended.outcome
     # SystemExit, KeyboardInterrupt and the like too: a body that raises them fails, and the worker goes on.
     except BaseException as error:
-        return _signalled(error, run, steps) or _failed(error, job, definition)
+        timeout = overdue()
+        return _signalled(error, run, steps, timeout) or _failed(_blamed(error, timeout), job, definition)
+
+
+def fail(job: ClaimedJob, error: JobTimeout) -> Outcome:
+    """Return what becomes of an attempt whose body goes on past its limit."""
+    definition = registry.find(job.name)
+    if definition is None:  # a module that was reloaded meanwhile
+        return GivenUp(f"no job named {job.name!r} is declared any more")
+    return _failed(error, job, definition)
 
 
 class _Ended(BaseException):
@@ -118,15 +135,26 @@ def _in_one(
     return Committed()
 
 
-def _signalled(error: BaseException, run: Run, steps: Steps) -> Outcome | None:
-    """Return what a signal that ended the body asks for, or None where the body failed."""
+def _signalled(error: BaseException, run: Run, steps: Steps, timeout: JobTimeout | None) -> Outcome | None:
+    """Return what a signal that ended the body asks for, or None where the body failed.
+
+    A run that suspends itself past its limit has let go of its worker all the same.
+    """
     if steps.lost:
         return GivenUp("another worker has the job, or it was cancelled")
     if steps.pending is not None and _is_suspension(error):
         return Suspending(steps.pending)
-    if issubclass(type(error), Aborted) and run.cancelled.is_set():
+    if issubclass(type(error), Aborted) and run.cancelled.is_set() and timeout is None:
         return GivenUp("the run was told to stop, and stopped")
     return None
+
+
+def _blamed(error: BaseException, timeout: JobTimeout | None) -> BaseException:
+    """Return what an attempt failed with: past its limit that, whatever the body raised then."""
+    if timeout is None:
+        return error
+    timeout.__cause__ = error
+    return timeout
 
 
 def _is_suspension(error: BaseException) -> bool:

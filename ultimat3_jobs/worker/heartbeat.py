@@ -1,4 +1,4 @@
-"""Renews every lease of the process in one statement; cancels a run whose lease is lost."""
+"""Renews every lease of the process in one statement; tells runs to stop that were cancelled or lost their lease."""
 
 from __future__ import annotations
 
@@ -56,6 +56,8 @@ class Heartbeat:
         for one, renewal in zip(active, renewals, strict=True):
             if renewal is Renewal.LOST:
                 self._lose(one, "another claim or a sweep owns the job")
+            elif renewal is Renewal.CANCELLED:
+                self._cancel(one)
             else:
                 # A row that is locked was read, and is still ours.
                 one.confirmed_at = confirmed_at
@@ -69,6 +71,12 @@ class Heartbeat:
             if one.confirmed_at < oldest:
                 self._lose(one, "no renewal landed for the length of the lease")
         return False
+
+    def _cancel(self, one: ActiveRun) -> None:
+        if not self._inflight.cancel(one):
+            return
+        one.run.cancelled.set()
+        emit("jobs.job.cancelled", job=one.job.claim.id, name=one.job.name, at="heartbeat")
 
     def _lose(self, one: ActiveRun, why: str) -> None:
         if not self._inflight.lose(one):

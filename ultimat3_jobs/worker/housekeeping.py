@@ -37,6 +37,8 @@ class Housekeeping:
         self._swept_at: float | None = None
         self._seen: list[Lapse] = []
         self._waited = False
+        # A burst asks for a pass beside those of the loop: what one of them has under way is invisible to the other,
+        # and must be there before the burst decides that nothing is left.
         self._turn = threading.Lock()
 
     def tidy(self, *, last: bool = False) -> bool:
@@ -45,11 +47,10 @@ class Housekeeping:
         Args:
             last: no pass may follow: sweep in this one, due or not, and also what was not seen before.
         """
-        # A last pass waits for one under way: it would skip the rows that are locked there, and find nothing to do.
         with self._turn:
-            return self._tidy(last)
+            return self._tidy(last=last)
 
-    def _tidy(self, last: bool) -> bool:
+    def _tidy(self, *, last: bool) -> bool:
         began_at = monotonic()
         ready = promoted = self._driver.promote(limit=BATCH)
         self._waited = self._waited or monotonic() - began_at > LONG_WAIT

@@ -7,6 +7,7 @@ import time
 
 from ultimat3_jobs.context import Run
 from ultimat3_jobs.records import ClaimedJob
+from ultimat3_jobs.vitals import Vitals
 
 
 class ActiveRun:
@@ -14,12 +15,21 @@ class ActiveRun:
 
     def __init__(self, job: ClaimedJob, *, confirmed_at: float) -> None:
         self.job = job
-        self.run = Run(job)
+        self.vitals = Vitals()
+        self.run = Run(job, vitals=self.vitals)
         self.confirmed_at = confirmed_at
         """`monotonic()` before the latest statement that found the claim to be ours."""
-        self.lost = False
+        self.lost = self.cancelled = False
         self.over = False
-        """Whether its body has ended, or the drain has given it up: what follows is its settlement."""
+        """Whether its body has ended, or was given up by the drain or at a deadline: what follows is its
+        settlement."""
+        self.abandoned = False
+        """Whether its body went on past a deadline: another thread settles it, and its own has no further use."""
+        self.thread = 0
+        """Id of the thread that runs its body."""
+        self.is_atomic = False
+        """Whether the body has a transaction open for as long as it runs."""
+        self.progress_written: str | None = None
 
 
 class Inflight:
@@ -35,15 +45,34 @@ class Inflight:
             self._runs[active.job.claim] = active
 
     def end(self, active: ActiveRun) -> bool:
-        """Ask for the right to settle a run. The first who asks gets it: its own thread, or the drain."""
+        """Ask for the right to settle a run. The first who asks gets it: its own thread, the drain, a deadline."""
         with self._lock:
             first, active.over = not active.over, True
             return first
 
+    def abandon(self, active: ActiveRun) -> bool:
+        """Ask for the right to settle a run whose body does not stop, and count its thread as lost where it is given.
+
+        In one go: the body's thread must not find its run over and not know that it is to end.
+        """
+        with self._lock:
+            if active.over:
+                return False
+            active.over = active.abandoned = True
+            return True
+
+    def cancel(self, active: ActiveRun) -> bool:
+        """Mark a run as cancelled, once; of one that is over its settlement finds out."""
+        with self._lock:
+            if active.over or active.cancelled:
+                return False
+            active.cancelled = True
+            return True
+
     def lose(self, active: ActiveRun) -> bool:
         """Mark a run as lost, once; not one that is over: an answer about it may have been on the wire."""
         with self._lock:
-            if active.over or active.lost:
+            if active.over or active.lost or active.cancelled:
                 return False
             active.lost = True
             return True

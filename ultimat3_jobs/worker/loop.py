@@ -7,12 +7,15 @@ import itertools
 import logging
 import queue
 import threading
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from uuid import uuid4
 
+from ultimat3_jobs import registry
 from ultimat3_jobs.aliases import outbox_aliases
 from ultimat3_jobs.drivers import get_driver
+from ultimat3_jobs.errors import JobTimeout
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.loops import (
     FIRST_BACKOFF,
@@ -26,14 +29,18 @@ from ultimat3_jobs.outbox.prune import Pruner
 from ultimat3_jobs.outbox.relay import relay_all, relay_once
 from ultimat3_jobs.records import QueueSelection
 from ultimat3_jobs.settings import get_settings
-from ultimat3_jobs.worker.async_bodies import AsyncBodies, serve_thread
+from ultimat3_jobs.worker.async_bodies import AsyncBodies
 from ultimat3_jobs.worker.atomic import AtomicEnding
+from ultimat3_jobs.worker.bodies import BodyThreads
 from ultimat3_jobs.worker.claim import claim
+from ultimat3_jobs.worker.deadlines import Deadlines
 from ultimat3_jobs.worker.drain import Ending, drain
-from ultimat3_jobs.worker.execute import execute
+from ultimat3_jobs.worker.execute import execute, fail
 from ultimat3_jobs.worker.heartbeat import Heartbeat
 from ultimat3_jobs.worker.housekeeping import Housekeeping
 from ultimat3_jobs.worker.inflight import ActiveRun, Inflight, monotonic
+from ultimat3_jobs.worker.outcome import GivenUp, Outcome
+from ultimat3_jobs.worker.progress import EVERY, ProgressWriter
 from ultimat3_jobs.worker.recording import open_steps
 from ultimat3_jobs.worker.settle import settle
 
@@ -68,7 +75,10 @@ class Worker:
         self._concurrency = options.concurrency or self._settings.concurrency
         self._inflight = Inflight()
         self._async_bodies = AsyncBodies()
-        self._bodies: queue.SimpleQueue[ActiveRun | None] = queue.SimpleQueue()
+        self._bodies = BodyThreads(
+            self._concurrency, attempt=self._attempt, async_bodies=self._async_bodies, on_free=self._wake
+        )
+        self._deadlines = Deadlines(self._inflight, grace=self._settings.cancel_grace, abandon=self._abandon)
         # Rung when something happened. A signal handler may do so: put() cannot deadlock with the get() it interrupts.
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._stopping = self._at_once = False
@@ -81,6 +91,8 @@ class Worker:
         )
         self._housekeeping = Housekeeping(self._driver, sweep_every=self._heartbeat.interval, on_ready=self._wake)
         self._pruner = Pruner()
+        # A burst ends where nothing is due: not while one of its loops is about to wake what a pass has met.
+        self._turn: AbstractContextManager[object] = threading.Lock() if options.burst else contextlib.nullcontext()
 
     def stop(self) -> None:
         """Ask the worker to drain; asked a second time, to end at once. Safe in a signal handler."""
@@ -107,16 +119,14 @@ class Worker:
         leases = [
             BackgroundLoop("heartbeat", interval=beat, step=self._heartbeat.beat),
             BackgroundLoop("lease-watch", interval=beat, step=self._heartbeat.watch),
+            # A thread and a connection of its own: no renewal waits for it.
+            BackgroundLoop("progress", interval=EVERY, step=ProgressWriter(self._driver, self._inflight).step),
         ]
         chores = self._chores()
-        bodies = [
-            threading.Thread(target=self._work, name=f"ultimat3_jobs.body-{number}", daemon=True)
-            for number in range(self._concurrency)
-        ]
         for loop in (*leases, *chores):
             loop.start()
-        for thread in bodies:
-            thread.start()
+        self._deadlines.start()
+        self._bodies.start()
         self._claim_until_stopped()
         # Renewals go on until the last run has ended; everything else stops first.
         for loop in chores:
@@ -130,12 +140,9 @@ class Worker:
         )
         for loop in (*leases, *chores):
             loop.stop(LAST_PASS if ending is Ending.DRAINED else 0)
-        for _ in bodies:
-            self._bodies.put(None)
-        if ending is Ending.DRAINED:
-            for thread in bodies:
-                thread.join()
-        self._async_bodies.close(wait=ending is Ending.DRAINED)
+        self._deadlines.stop(LAST_PASS if ending is Ending.DRAINED else 0)
+        self._bodies.close(wait=ending is Ending.DRAINED)
+        self._async_bodies.close(wait=ending is Ending.DRAINED and not self._bodies.abandoned)
         close_thread_connections()
         emit("jobs.worker.stopped", worker=self.id, ending=ending.name.lower().replace("_", "-"))
         return ending
@@ -161,6 +168,8 @@ class Worker:
             free = self._free()
             if idle and (self._finishing or self._left == 0):
                 return
+            if idle and self._options.burst and not self._bodies.slots:
+                return  # bodies that were abandoned have every thread there may be
             claimed = 0
             try:
                 if free:
@@ -181,7 +190,8 @@ class Worker:
         """Return how many jobs may be claimed now."""
         if self._finishing:
             return 0
-        slots = self._concurrency - len(self._inflight)
+        # Fewer threads than runs for a moment, where an abandoned one cost its slot and is not settled yet.
+        slots = max(0, self._bodies.slots - len(self._inflight))
         return slots if self._left is None else min(slots, self._left)
 
     def _claim(self, free: int) -> int:
@@ -205,10 +215,11 @@ class Worker:
 
     def _claim_after_chores(self, free: int) -> int:
         """Burst mode: do all that can make work due, and only then look whether any is."""
-        if self._options.relay:
-            relay_all()
-        while self._housekeeping.tidy(last=True):
-            pass
+        with self._turn:
+            if self._options.relay:
+                relay_all()
+            while self._housekeeping.tidy(last=True):
+                pass
         return self._claim(free)
 
     def _gather(self) -> None:
@@ -233,20 +244,15 @@ class Worker:
 
     def _keep_house(self) -> bool:
         # In one thread, which is one connection: pruning never raises.
-        return self._housekeeping.tidy() | self._pruner.step()
+        with self._turn:
+            return self._housekeeping.tidy() | self._pruner.step()
 
     def _relay(self, alias: str) -> bool:
-        moved = relay_once(alias)
+        with self._turn:
+            moved = relay_once(alias)
         if moved:
             self._wake()
         return moved >= self._settings.outbox.batch
-
-    def _work(self) -> None:
-        """A body thread: runs and settles one job after another."""
-        serve_thread(self._async_bodies)
-        while (active := self._bodies.get()) is not None:
-            self._attempt(active)
-        close_thread_connections()
 
     def _begin(self, active: ActiveRun) -> bool:
         """Mark a last attempt as begun, so that its lapse is known from that of one that never ran."""
@@ -254,19 +260,57 @@ class Worker:
 
     def _attempt(self, active: ActiveRun) -> None:
         try:
-            if active.lost:
-                return  # before its body began: another worker has the job, or soon will
+            if active.lost or active.cancelled:
+                return  # before its body began: another worker has the job, or soon will, or nobody
             if active.job.attempt >= active.job.max_attempts and not self._begin(active):
                 return  # another worker has the job; or this one lapses, and is given back as it is
             ending = AtomicEnding(self._driver, self._inflight, active, lease=self._settings.lease)
-            outcome = execute(
-                active.job, active.run, transaction=ending.transaction, open_steps=partial(open_steps, self._driver)
-            )
+            definition = registry.find(active.job.name)
+            active.is_atomic = definition is not None and definition.atomic
+            with self._deadlines.watch(active, definition) as watched:
+                outcome = execute(
+                    active.job,
+                    active.run,
+                    transaction=ending.transaction,
+                    open_steps=partial(open_steps, self._driver),
+                    overdue=watched.overdue,
+                )
+            active.is_atomic = False
             if ending.taken or self._inflight.end(active):
-                settle(self._driver, active.job, outcome, patience=self._settings.lease)
+                self._settle(active, outcome)
         except BaseException:
             # Nothing may end this thread, or its slot is gone. The job is swept when its lease lapses.
             emit("jobs.worker.attempt-failed", level=logging.CRITICAL, exc_info=True, job=active.job.claim.id)
         finally:
-            self._inflight.remove(active)
-            self._wake()
+            if not active.abandoned:
+                self._count_out(active)
+
+    def _settle(self, active: ActiveRun, outcome: Outcome) -> None:
+        if active.cancelled:
+            outcome = GivenUp("the job was cancelled")
+        lease = self._settings.lease
+        settle(self._driver, active.job, outcome, patience=lease, progress=active.vitals.progress)
+
+    def _count_out(self, active: ActiveRun) -> None:
+        self._inflight.remove(active)
+        self._wake()
+
+    def _abandon(self, active: ActiveRun, error: JobTimeout) -> None:
+        """Give a body up that goes on past its deadline: its slot gets another thread, its job is settled."""
+        try:
+            self._bodies.replace(active)
+            # By neither of the two: the one is stuck, and the other may be the last that there can be.
+            name = f"ultimat3_jobs.settle-{active.job.claim.id.hex}"
+            threading.Thread(target=self._settle_abandoned, args=(active, error), name=name, daemon=True).start()
+        except BaseException:
+            self._count_out(active)  # it is swept when its lease lapses
+            raise
+
+    def _settle_abandoned(self, active: ActiveRun, error: JobTimeout) -> None:
+        try:
+            self._settle(active, fail(active.job, error))
+        except BaseException:
+            emit("jobs.worker.attempt-failed", level=logging.CRITICAL, exc_info=True, job=active.job.claim.id)
+        finally:
+            self._count_out(active)
+            close_thread_connections()

@@ -12,10 +12,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from ultimat3_jobs.drivers import Driver
+import msgspec
+
+from ultimat3_jobs.drivers import Capability, Driver
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.loops import close_thread_connections
-from ultimat3_jobs.records import Ack, ClaimedJob, Nack
+from ultimat3_jobs.records import Ack, ClaimedJob, Nack, Renewal
 from ultimat3_jobs.worker.inflight import monotonic
 from ultimat3_jobs.worker.outcome import (
     Buried,
@@ -34,7 +36,9 @@ FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
 
 
-def settle(driver: Driver, job: ClaimedJob, outcome: Outcome, *, patience: timedelta) -> bool:
+def settle(
+    driver: Driver, job: ClaimedJob, outcome: Outcome, *, patience: timedelta, progress: str | None = None
+) -> bool:
     """Persist what became of a job; return whether it landed. Never raises.
 
     An atomic job that ended well has settled itself; of a run that was given up nothing is written.
@@ -44,10 +48,11 @@ def settle(driver: Driver, job: ClaimedJob, outcome: Outcome, *, patience: timed
         job: what was run.
         outcome: what became of it.
         patience: how long to go on trying where it cannot be written.
+        progress: the last one that the body told (JSON), which is stored with it.
     """
     if isinstance(outcome, (Committed, RolledBack, GivenUp)):
-        return _tell(job, outcome)
-    write = _write(driver, job, outcome)
+        return _tell(driver, job, outcome)
+    write = _write(driver, job, outcome, progress, look=_look_again_or_log)
     pause = FIRST_PAUSE
     until = monotonic() + patience.total_seconds()
     while True:
@@ -70,42 +75,81 @@ def settle(driver: Driver, job: ClaimedJob, outcome: Outcome, *, patience: timed
             time.sleep(pause)
             pause = min(LONGEST_PAUSE, pause * 2)
         else:
-            _log(job, outcome, landed)
+            _log(driver, job, outcome, landed)
             return landed
 
 
-def settle_once(driver: Driver, job: ClaimedJob, outcome: Outcome) -> bool:
+def settle_once(driver: Driver, job: ClaimedJob, outcome: Outcome, *, progress: str | None = None) -> bool:
     """Persist what became of a job on the caller's own connection; return whether it landed.
 
     Raises:
         Exception: what kept it from being written. Nothing is tried again and no connection is closed.
     """
     if isinstance(outcome, (Committed, RolledBack, GivenUp)):
-        return _tell(job, outcome)
-    landed = _write(driver, job, outcome)()
-    _log(job, outcome, landed)
+        return _tell(driver, job, outcome)
+    landed = _write(driver, job, outcome, progress, look=_look_again)()
+    _log(driver, job, outcome, landed)
     return landed
 
 
-def _tell(job: ClaimedJob, outcome: Committed | RolledBack | GivenUp) -> bool:
+def _tell(driver: Driver, job: ClaimedJob, outcome: Committed | RolledBack | GivenUp) -> bool:
     """Log how a job ended of which nothing is to be written; return whether it landed."""
     if isinstance(outcome, Committed):
-        _log(job, outcome, landed=True)
+        _log(driver, job, outcome, landed=True)
         return True
     if isinstance(outcome, GivenUp):
         # Why it had no right any more was told when it was found out.
         emit("jobs.job.given-up", job=job.claim.id, name=job.name, attempt=job.attempt, why=outcome.why)
         return False
-    emit("jobs.lease.lost", level=logging.WARNING, job=job.claim.id, name=job.name, at="commit", why=outcome.why)
+    _tell_of_refusal(driver, job, at="commit", why=outcome.why)
     return False
 
 
-def _write(driver: Driver, job: ClaimedJob, outcome: Unsettled) -> Callable[[], bool]:
+def _tell_of_refusal(driver: Driver, job: ClaimedJob, *, at: str, **why: Any) -> None:
+    """Log that a job was not this run's to end: it was cancelled, or another worker has it."""
+    try:
+        # A claim that could not settle its row renews nothing; it is told why.
+        cancelled = driver.heartbeat([job.claim], lease=timedelta(minutes=1)) == [Renewal.CANCELLED]
+    except Exception:
+        cancelled = False
+    if cancelled:
+        emit("jobs.job.cancelled", job=job.claim.id, name=job.name, at=at)
+    else:
+        emit("jobs.lease.lost", level=logging.WARNING, job=job.claim.id, name=job.name, at=at, **why)
+
+
+Look = Callable[[Driver, Nack], None]
+
+
+def _write(
+    driver: Driver, job: ClaimedJob, outcome: Unsettled, progress: str | None, *, look: Look
+) -> Callable[[], bool]:
     if isinstance(outcome, Succeeded):
-        ack = Ack(job.claim, outcome.result)
+        ack = Ack(job.claim, outcome.result, progress)
         return lambda: driver.ack([ack])[0]
-    nack = _nack(job, outcome)
-    return lambda: driver.nack([nack])[0]
+    nack = msgspec.structs.replace(_nack(job, outcome), progress=progress)
+    return lambda: _nack_and_look(driver, nack, look)
+
+
+def _nack_and_look(driver: Driver, nack: Nack, look: Look) -> bool:
+    landed = driver.nack([nack])[0]
+    if landed and nack.suspension is not None and nack.suspension.event and Capability.EVENTS in driver.capabilities:
+        # Behind the commit: whoever published meanwhile could not see that this run waits.
+        look(driver, nack)
+    return landed
+
+
+def _look_again(driver: Driver, nack: Nack) -> None:
+    driver.look_again([nack.claim.id])
+
+
+def _look_again_or_log(driver: Driver, nack: Nack) -> None:
+    """Never raises: the job is settled, and looks for its event again by itself."""
+    try:
+        _look_again(driver, nack)
+    except Exception as error:
+        emit("jobs.event.look-failed", level=logging.WARNING, job=nack.claim.id, error=type(error).__name__)
+        close_thread_connections()
 
 
 def _nack(job: ClaimedJob, outcome: Retrying | Buried | Parked | Suspending) -> Nack:
@@ -120,9 +164,9 @@ def _nack(job: ClaimedJob, outcome: Retrying | Buried | Parked | Suspending) -> 
             return Nack.suspend(job.claim, suspension)
 
 
-def _log(job: ClaimedJob, outcome: Unsettled | Committed, landed: bool) -> None:
+def _log(driver: Driver, job: ClaimedJob, outcome: Unsettled | Committed, landed: bool) -> None:
     if not landed:
-        emit("jobs.lease.lost", level=logging.WARNING, job=job.claim.id, name=job.name, at="settle")
+        _tell_of_refusal(driver, job, at="settle")
         return
     event, level = {
         Succeeded: ("jobs.job.done", logging.DEBUG),

@@ -42,8 +42,7 @@ class Running:
             frames = thread
         elif serving := _served(thread):
             frames += serving
-        summary = traceback.StackSummary.extract((frame, frame.f_lineno) for frame in frames)
-        return "".join(summary.format())[-LONGEST:]
+        return _text(frames)
 
 
 _running: dict[int, Running] = {}
@@ -67,6 +66,12 @@ def running(job: UUID, name: str) -> Iterator[None]:
 def current() -> Running | None:
     """Return the body that runs in the calling thread."""
     return _running.get(threading.get_ident())
+
+
+def of_thread(thread: int) -> str:
+    """Return where the body of a thread is, or the thread itself where no body runs in it."""
+    body = _running.get(thread)
+    return body.stack() if body is not None else _text(_outwards(sys._current_frames().get(thread)))
 
 
 def write_stacks() -> None:
@@ -110,6 +115,11 @@ class StackWriter:
                 write_stacks()
             except Exception as error:
                 emit("jobs.worker.stacks-failed", level=logging.WARNING, error=type(error).__name__)
+
+
+def _text(frames: list[FrameType]) -> str:
+    summary = traceback.StackSummary.extract((frame, frame.f_lineno) for frame in frames)
+    return "".join(summary.format())[-LONGEST:]
 
 
 def _outwards(frame: FrameType | None) -> list[FrameType]:

@@ -11,7 +11,7 @@ from django.db import connections
 
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.drivers.base import Capability, Driver
-from ultimat3_jobs.drivers.database import repairs, rows, settlements, steps
+from ultimat3_jobs.drivers.database import events, repairs, rows, settlements, steps
 from ultimat3_jobs.drivers.database.enqueue import enqueue, find_holders
 from ultimat3_jobs.records import (
     Ack,
@@ -19,8 +19,10 @@ from ultimat3_jobs.records import (
     Claim,
     ClaimedJob,
     EnqueueRequest,
+    Event,
     Lapse,
     Nack,
+    Progress,
     QueueSelection,
     QueueStats,
     Receipt,
@@ -29,8 +31,11 @@ from ultimat3_jobs.records import (
     StepRecord,
     StoredStep,
     Swept,
+    Wait,
+    WaitAnswer,
 )
 from ultimat3_jobs.sql import run
+from ultimat3_jobs.states import State
 
 STATS_CAP = 10_000
 
@@ -39,7 +44,11 @@ class DatabaseDriver(Driver):
     """The queue in `x_jobs`: SKIP LOCKED on PostgreSQL, one writer at a time on SQLite."""
 
     capabilities: ClassVar[Capability] = (
-        Capability.PRIORITIES | Capability.INTROSPECT | Capability.STEPS | Capability.JOINS_TRANSACTION
+        Capability.PRIORITIES
+        | Capability.INTROSPECT
+        | Capability.STEPS
+        | Capability.EVENTS
+        | Capability.JOINS_TRANSACTION
     )
 
     def enqueue(self, requests: Sequence[EnqueueRequest]) -> list[Receipt]:
@@ -79,10 +88,15 @@ class DatabaseDriver(Driver):
         alias = queue_alias()
         batch = rows.encode(map(rows.claim_row, claims))
         renewed = set(map(rows.claim_of, run(alias, "heartbeat", {"rows": batch, "lease": lease.total_seconds()})))
-        held = self._held(alias, [claim for claim in claims if claim not in renewed])
-        return [
-            Renewal.RENEWED if claim in renewed else Renewal.BUSY if claim in held else Renewal.LOST for claim in claims
-        ]
+        others = self._others(alias, [claim for claim in claims if claim not in renewed])
+        return [Renewal.RENEWED if claim in renewed else others.get(claim, Renewal.LOST) for claim in claims]
+
+    def progress(self, batch: Sequence[Progress]) -> list[bool]:
+        if not batch:
+            return []
+        written = run(queue_alias(), "progress", {"rows": rows.encode(map(rows.progress_row, batch))})
+        landed = set(map(rows.claim_of, written))
+        return [one.claim in landed for one in batch]
 
     def settled(self, claims: Sequence[Claim]) -> list[bool]:
         return settlements.settled(queue_alias(), claims) if claims else []
@@ -99,7 +113,7 @@ class DatabaseDriver(Driver):
             run(queue_alias(), "begin", {"rows": rows.encode([])})
 
     def promote(self, *, limit: int) -> int:
-        return len(run(queue_alias(), "promote", {"limit": limit}))
+        return events.promote(queue_alias(), limit=limit)
 
     @property
     def one_writer(self) -> bool:
@@ -128,8 +142,10 @@ class DatabaseDriver(Driver):
             )
         return found
 
-    def retry(self, ids: Sequence[UUID], *, by: str = "", reason: str = "") -> list[RetryVerdict]:
-        return repairs.retry(queue_alias(), ids, by=by, reason=reason) if ids else []
+    def retry(
+        self, ids: Sequence[UUID], *, by: str = "", reason: str = "", from_step: str | None = None
+    ) -> list[RetryVerdict]:
+        return repairs.retry(queue_alias(), ids, by=by, reason=reason, from_step=from_step) if ids else []
 
     def cancel(self, ids: Sequence[UUID], *, by: str = "", reason: str = "") -> list[CancelVerdict]:
         return repairs.cancel(queue_alias(), ids, by=by, reason=reason) if ids else []
@@ -146,11 +162,28 @@ class DatabaseDriver(Driver):
     def recorded(self, claim: Claim, name: str) -> bool:
         return steps.recorded(queue_alias(), claim, name)
 
+    def publish(self, published: Sequence[Event]) -> None:
+        if published:
+            events.publish(queue_alias(), published)
+
+    def wake(self, published: Sequence[Event], *, limit: int) -> int:
+        return events.wake(queue_alias(), published, limit=limit) if published else 0
+
+    def look_again(self, job_ids: Sequence[UUID]) -> int:
+        return events.look_again(queue_alias(), job_ids) if job_ids else 0
+
+    def wait(self, claim: Claim, wait: Wait) -> WaitAnswer | None:
+        return events.wait(queue_alias(), claim, wait)
+
+    def prune_events(self, *, limit: int) -> int:
+        return len(run(queue_alias(), "prune_events", {"limit": limit}))
+
     def close(self) -> None:
         connections[queue_alias()].close()
 
-    def _held(self, alias: str, claims: Sequence[Claim]) -> set[Claim]:
+    def _others(self, alias: str, claims: Sequence[Claim]) -> dict[Claim, Renewal]:
+        """Tell of claims that were not renewed which are still held, and which were cancelled."""
         if not claims:
-            return set()
-        batch = rows.encode(map(rows.claim_row, claims))
-        return set(map(rows.claim_of, run(alias, "held", {"rows": batch})))
+            return {}
+        found = run(alias, "held", {"rows": rows.encode(map(rows.claim_row, claims))})
+        return {rows.claim_of(row): Renewal.CANCELLED if row[2] == State.CANCELLED else Renewal.BUSY for row in found}

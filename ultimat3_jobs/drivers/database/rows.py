@@ -11,7 +11,7 @@ import msgspec
 
 from ultimat3_jobs.fields import utc_text
 from ultimat3_jobs.ids import uuid7
-from ultimat3_jobs.records import Ack, Claim, ClaimedJob, EnqueueRequest, Lapse, Nack, NackKind
+from ultimat3_jobs.records import Ack, Claim, ClaimedJob, EnqueueRequest, Event, Lapse, Nack, NackKind, Progress
 from ultimat3_jobs.settings import get_settings
 from ultimat3_jobs.text import bounded
 
@@ -72,6 +72,18 @@ def request_row(request: EnqueueRequest) -> dict[str, Any]:
     }
 
 
+def event_row(event: Event) -> dict[str, Any]:
+    """An Event as a row of the `stage_event` and `publish_events` statements."""
+    return {
+        "id": event.staged_id.hex,
+        "name": event.name,
+        "match": event.match,
+        "payload": event.payload,
+        "ttl": event.ttl,
+        "requested_at": instant(event.requested_at),
+    }
+
+
 def claim_of(row: tuple[Any, ...]) -> Claim:
     """Return the claim with which a row of a fenced statement begins."""
     return Claim(uuid(row[0]), uuid(row[1]))
@@ -84,7 +96,12 @@ def claim_row(claim: Claim) -> dict[str, Any]:
 
 def ack_row(ack: Ack) -> dict[str, Any]:
     """An Ack as a row of the `ack` statement."""
-    return claim_row(ack.claim) | {"result": ack.result}
+    return claim_row(ack.claim) | {"result": ack.result, "progress": ack.progress}
+
+
+def progress_row(one: Progress) -> dict[str, Any]:
+    """A Progress as a row of the `progress` statement."""
+    return claim_row(one.claim) | {"progress": one.text}
 
 
 def nack_row(nack: Nack) -> dict[str, Any]:
@@ -104,6 +121,7 @@ def nack_row(nack: Nack) -> dict[str, Any]:
         "cause": failure and failure.cause,
         "error_class": failure and failure.error_class,
         "error_place": failure and failure.error_place,
+        "progress": nack.progress,
     }
 
 

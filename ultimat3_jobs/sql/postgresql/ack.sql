@@ -4,8 +4,8 @@
 -- Rows are reached by id: `|| ''` hides the state from the planner, which would otherwise read the whole of a partial
 -- index that its statistics take for empty.
 WITH settled AS MATERIALIZED (
-    SELECT j.id, r.result
-    FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid, token uuid, result text)
+    SELECT j.id, r.result, r.progress
+    FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid, token uuid, result text, progress text)
     JOIN x_jobs AS j ON j.id = r.id
     WHERE j.claim_token = r.token
         AND j.state || '' = 'running'
@@ -16,6 +16,7 @@ WITH settled AS MATERIALIZED (
 UPDATE x_jobs AS j
 SET state = 'done',
     result = settled.result::jsonb,
+    progress = coalesce(settled.progress::jsonb, j.progress),
     last_error = '',
     parks = 0,
     visible_at = NULL,

@@ -8,7 +8,7 @@ WITH first AS MATERIALIZED (
             AND claimed_by <> :relay
             AND claimed_at > statement_timestamp() - make_interval(secs => :lease) AS held
     FROM x_outbox
-    WHERE outcome IS NULL AND kind = 'job'
+    WHERE outcome IS NULL
     ORDER BY staged_at, id
     LIMIT :limit
     FOR UPDATE
@@ -18,6 +18,8 @@ SET claimed_at = clock_timestamp(), claimed_by = :relay, claim_token = gen_rando
 FROM first
 WHERE o.id = first.id AND NOT EXISTS (SELECT 1 FROM first WHERE held)
 RETURNING
-    o.id, o.claim_token, o.name, o.queue, o.input, o.fingerprint, o.idempotency_key, o.tenant_id, o.max_attempts,
-    o.priority, to_char(o.run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'), o.dedupe_for, o.while_running,
-    o.on_key_reuse, o.enqueued_by, o.traceparent, to_char(o.staged_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US');
+    o.id, o.claim_token, o.kind, o.name, o.queue, o.input, o.fingerprint, o.idempotency_key, o.tenant_id,
+    o.max_attempts, o.priority, to_char(o.run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'), o.dedupe_for,
+    o.while_running, o.on_key_reuse, o.enqueued_by, o.traceparent,
+    to_char(o.staged_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'), o.match,
+    CAST(extract(epoch FROM o.expires_at - o.staged_at) AS double precision);

@@ -4,11 +4,11 @@
 WITH settled AS MATERIALIZED (
     SELECT
         j.id, r.kind, r.delay, r.stop, r.dead_letter, r.park_reason, r.text, r.cause, r.error_class, r.error_place,
-        r.until, r.event, r.match, r.poll
+        r.until, r.event, r.match, r.poll, r.progress
     FROM json_to_recordset(CAST(:rows AS json)) AS r (
         id uuid, token uuid, kind text, delay double precision, stop text, dead_letter boolean, park_reason text,
         text text, cause text, error_class text, error_place text,
-        until timestamp, event text, match text, poll double precision
+        until timestamp, event text, match text, poll double precision, progress text
     )
     JOIN x_jobs AS j ON j.id = r.id
     WHERE j.claim_token = r.token
@@ -51,6 +51,7 @@ SET state = CASE settled.kind
     cause = coalesce(settled.cause, j.cause),
     error_class = coalesce(settled.error_class, j.error_class),
     error_place = coalesce(settled.error_place, j.error_place),
+    progress = coalesce(settled.progress::jsonb, j.progress),
     finished_at = CASE WHEN settled.kind = 'bury' THEN statement_timestamp() END,
     updated_at = statement_timestamp()
 FROM settled

@@ -4,6 +4,7 @@
 UPDATE x_jobs
 SET state = 'done',
     result = settled.result,
+    progress = coalesce(settled.progress, x_jobs.progress),
     last_error = '',
     parks = 0,
     visible_at = NULL,
@@ -13,7 +14,8 @@ FROM (
     SELECT
         json_extract(r.value, '$.id') AS id,
         json_extract(r.value, '$.token') AS token,
-        json_extract(r.value, '$.result') AS result
+        json_extract(r.value, '$.result') AS result,
+        json_extract(r.value, '$.progress') AS progress
     FROM json_each(:rows) AS r
 ) AS settled
 WHERE x_jobs.id = settled.id

@@ -8,7 +8,7 @@ WITH first AS MATERIALIZED (
             AND o.claimed_by <> :relay
             AND o.claimed_at > strftime('%Y-%m-%d %H:%M:%f', 'now', (-:lease) || ' seconds') || '000' AS held
     FROM x_outbox AS o
-    WHERE o.outcome IS NULL AND o.kind = 'job'
+    WHERE o.outcome IS NULL
     ORDER BY o.staged_at, o.id
     LIMIT :limit
 )
@@ -18,5 +18,6 @@ SET claimed_at = strftime('%Y-%m-%d %H:%M:%f', 'now') || '000',
     claim_token = lower(hex(randomblob(16)))
 WHERE id IN (SELECT id FROM first) AND NOT EXISTS (SELECT 1 FROM first WHERE held)
 RETURNING
-    id, claim_token, name, queue, input, fingerprint, idempotency_key, tenant_id, max_attempts, priority, run_at,
-    dedupe_for, while_running, on_key_reuse, enqueued_by, traceparent, staged_at;
+    id, claim_token, kind, name, queue, input, fingerprint, idempotency_key, tenant_id, max_attempts, priority, run_at,
+    dedupe_for, while_running, on_key_reuse, enqueued_by, traceparent, staged_at, match,
+    (julianday(expires_at) - julianday(staged_at)) * 86400;

@@ -38,6 +38,7 @@ SET state = CASE settled.kind
     cause = coalesce(settled.cause, x_jobs.cause),
     error_class = coalesce(settled.error_class, x_jobs.error_class),
     error_place = coalesce(settled.error_place, x_jobs.error_place),
+    progress = coalesce(settled.progress, x_jobs.progress),
     finished_at = CASE WHEN settled.kind = 'bury' THEN strftime('%Y-%m-%d %H:%M:%f', 'now') || '000' END,
     updated_at = strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'
 FROM (
@@ -56,7 +57,8 @@ FROM (
         json_extract(r.value, '$.until') AS until,
         json_extract(r.value, '$.event') AS event,
         json_extract(r.value, '$.match') AS match,
-        json_extract(r.value, '$.poll') AS poll
+        json_extract(r.value, '$.poll') AS poll,
+        json_extract(r.value, '$.progress') AS progress
     FROM json_each(:rows) AS r
 ) AS settled
 WHERE x_jobs.id = settled.id

@@ -27,8 +27,8 @@ pytest.register_assert_rewrite(
     *(
         f"{__name__}.{module}"
         for module in (
-            "harness", "again", "batches", "cancels", "claiming", "depth", "fences", "keys", "lapses", "leases",
-            "retries", "settling", "steps", "transactions",
+            "harness", "again", "batches", "cancels", "claiming", "depth", "events", "fences", "from_steps", "keys",
+            "lapses", "leases", "retries", "settling", "steps", "transactions",
         )
     )
 )  # fmt: skip
@@ -38,7 +38,9 @@ from ultimat3_jobs.testing.conformance.batches import TestBatches  # noqa: E402
 from ultimat3_jobs.testing.conformance.cancels import TestCancels  # noqa: E402
 from ultimat3_jobs.testing.conformance.claiming import TestClaiming, TestPriorities  # noqa: E402
 from ultimat3_jobs.testing.conformance.depth import TestDepth  # noqa: E402
+from ultimat3_jobs.testing.conformance.events import TestEvents  # noqa: E402
 from ultimat3_jobs.testing.conformance.fences import TestFences  # noqa: E402
+from ultimat3_jobs.testing.conformance.from_steps import TestRetriesFromAStep  # noqa: E402
 from ultimat3_jobs.testing.conformance.harness import Harness  # noqa: E402
 from ultimat3_jobs.testing.conformance.keys import TestHolders, TestKeys  # noqa: E402
 from ultimat3_jobs.testing.conformance.lapses import TestLapses  # noqa: E402
@@ -55,6 +57,7 @@ __all__ = [
     "TestCancels",
     "TestClaiming",
     "TestDepth",
+    "TestEvents",
     "TestFences",
     "TestHolders",
     "TestKeys",
@@ -62,6 +65,7 @@ __all__ = [
     "TestLeases",
     "TestPriorities",
     "TestRetries",
+    "TestRetriesFromAStep",
     "TestSettling",
     "TestSteps",
     "TestSuspensions",

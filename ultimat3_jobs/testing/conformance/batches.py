@@ -30,6 +30,7 @@ class TestBatches:
         assert driver.ack([]) == []
         assert driver.nack([]) == []
         assert driver.heartbeat([], lease=timedelta(seconds=LEASE)) == []
+        assert driver.progress([]) == []
         assert (driver.sweep(limit=10), driver.promote(limit=10), harness.claim()) == ([], 0, [])
 
     @every_write

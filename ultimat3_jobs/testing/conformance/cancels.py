@@ -11,7 +11,7 @@ from ultimat3_jobs.drivers.base import Capability
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.records import CancelVerdict, Renewal, RetryVerdict
 from ultimat3_jobs.testing.conformance.fences import Write, ack, every_settlement, every_write
-from ultimat3_jobs.testing.conformance.harness import HOUR, LEASE, MARGIN, CapabilityRules, Harness
+from ultimat3_jobs.testing.conformance.harness import HOUR, LEASE, MARGIN, CapabilityRules, Harness, claims
 from ultimat3_jobs.testing.conformance.keys import LIVE, LOST_KEYS, bring
 
 CANCELLED = CancelVerdict.CANCELLED
@@ -72,12 +72,24 @@ class TestCancels(CapabilityRules):
         assert harness.buckets() == {}
         assert harness.driver().cancel([running[0].id]) == [TOO_LATE]
 
-    def test_the_next_heartbeat_says_that_the_claim_is_lost(self, harness: Harness) -> None:
-        cancelled, kept = harness.running(*"ab")
+    def test_a_heartbeat_tells_a_cancelled_job_from_one_that_was_taken(self, harness: Harness) -> None:
+        (taken,) = harness.running("a")
+        harness.lapse()
+        harness.driver().sweep(limit=10)
+        (again,) = claims(harness.claim(1))
+        cancelled, kept = harness.running(*"bc")
         harness.driver().cancel([cancelled.id])
 
         lease = timedelta(seconds=LEASE)
-        assert harness.driver().heartbeat([cancelled, kept], lease=lease) == [Renewal.LOST, Renewal.RENEWED]
+        for _ in range(2):
+            assert harness.driver().heartbeat([taken, cancelled, kept], lease=lease) == [
+                Renewal.LOST,
+                Renewal.CANCELLED,
+                Renewal.RENEWED,
+            ]
+        harness.driver().cancel([again.id])
+        answers = harness.driver().heartbeat([taken, again], lease=lease)
+        assert answers == [Renewal.CANCELLED] * 2, "nobody runs it again, whoever had it"
 
     def test_nothing_follows_a_cancelled_job_that_was_asked_again(self, harness: Harness) -> None:
         (claim,) = harness.running("k")

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from ultimat3_jobs.ids import uuid7
-from ultimat3_jobs.records import Ack, Claim, Nack, Renewal
+from ultimat3_jobs.records import Ack, Claim, Nack, Progress, Renewal
 from ultimat3_jobs.states import Stop
 from ultimat3_jobs.testing.conformance.harness import FAILURE, LEASE, MARGIN, Harness, claims, forged
 
@@ -43,13 +43,19 @@ def hand_back(harness: Harness, batch: list[Claim]) -> list[bool]:
 def heartbeat(harness: Harness, batch: list[Claim]) -> list[bool]:
     """Renew leases; whether each was renewed."""
     renewals = harness.driver().heartbeat(batch, lease=timedelta(seconds=LEASE))
-    assert set(renewals) <= {Renewal.RENEWED, Renewal.LOST}, "no row was locked"
+    assert Renewal.BUSY not in renewals, "no row was locked"
     return [renewal is Renewal.RENEWED for renewal in renewals]
+
+
+def progress(harness: Harness, batch: list[Claim]) -> list[bool]:
+    """Tell how far runs are."""
+    return harness.driver().progress([Progress(claim, '{"done":1,"total":2}') for claim in batch])
 
 
 SETTLEMENTS = [ack, retry, bury, park, hand_back]
 every_settlement = pytest.mark.parametrize("write", SETTLEMENTS)
-every_write = pytest.mark.parametrize("write", [*SETTLEMENTS, heartbeat])
+every_hold = pytest.mark.parametrize("write", [*SETTLEMENTS, heartbeat])
+every_write = pytest.mark.parametrize("write", [*SETTLEMENTS, heartbeat, progress])
 AFTER: dict[Write, dict[str, int]] = {
     ack: {},
     retry: {"delayed": 1},
@@ -57,13 +63,14 @@ AFTER: dict[Write, dict[str, int]] = {
     park: {"suspended": 1},
     hand_back: {"ready": 1},
     heartbeat: {"running": 1},
+    progress: {"running": 1},
 }
 
 
 class TestFences:
-    """Rules of `ack`, `nack` and `heartbeat`."""
+    """Rules of `ack`, `nack`, `heartbeat` and `progress`."""
 
-    @every_write
+    @every_hold
     def test_a_late_write_lands_while_nobody_has_taken_the_job(self, harness: Harness, write: Write) -> None:
         running = harness.running("k")
         harness.lapse()
@@ -71,6 +78,13 @@ class TestFences:
         assert write(harness, running) == [True]
         assert harness.buckets() == AFTER[write]
         assert harness.driver().sweep(limit=10) == []
+
+    def test_progress_lands_past_the_lease_and_renews_nothing(self, harness: Harness) -> None:
+        running = harness.running("k")
+        harness.lapse()
+
+        assert progress(harness, running) == [True]
+        assert len(harness.driver().sweep(limit=10)) == 1
 
     @every_write
     def test_a_write_after_the_sweep_is_refused(self, harness: Harness, write: Write) -> None:

@@ -1,9 +1,12 @@
--- Inserts one recorded step of each run of one kind, numbered from 1 to %(count)s.
-INSERT INTO x_job_steps (run_id, name, seq, kind, state, attempt, output)
+-- Inserts waits, numbered from 1 to %(count)s, that have got events. The first are of one run, which has had the oldest
+-- events that have not expired.
+INSERT INTO x_job_steps (run_id, name, seq, kind, state, event_id)
 WITH RECURSIVE numbers (n) AS (
     SELECT 1
     UNION ALL
     SELECT n + 1 FROM numbers WHERE n < %(count)s
 )
-SELECT printf('%%032x', %(base)s + n), 'step-1', 1, 'step', 'done', 1, '1'
+SELECT
+    CASE WHEN n <= %(had)s THEN %(run)s ELSE printf('%%032x', %(base)s + n / 10) END,
+    %(kind)s || '-' || n, n, 'wait', 'done', %(expired)s + n
 FROM numbers;
