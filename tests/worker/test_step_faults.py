@@ -235,6 +235,7 @@ def test_a_connection_that_is_cut_at_the_commit_of_a_step_costs_no_attempt_and_n
                 cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
 
     recording: list[int] = []
+    starts: list[int] = []
 
     class Noting(DatabaseDriver):
         def record_step(self, claim: Any, record: Any) -> Any:
@@ -247,6 +248,7 @@ def test_a_connection_that_is_cut_at_the_commit_of_a_step_costs_no_attempt_and_n
         return "worked"
 
     def body(run: Run, n: int) -> Any:
+        starts.append(1)
         result = run.step("step", work, atomic=True)
         leave("behind")
         return result
@@ -257,7 +259,7 @@ def test_a_connection_that_is_cut_at_the_commit_of_a_step_costs_no_attempt_and_n
     run_due(concurrency=1)
 
     assert (row(queued).state, row(queued).result, row(queued).attempt) == ("done", "worked", 1)
-    assert (cut, calls, history(queued)) == ([1], [1], [])
+    assert (cut, calls, starts, history(queued)) == ([1], [1], [1, 1], [])
     assert sorted(Effect.objects.values_list("label", flat=True)) == ["behind", "once"]
 
 
@@ -371,3 +373,29 @@ def test_the_record_of_a_step_waits_for_whoever_takes_the_job_away_and_is_refuse
     in_threads(run_due, thief)
 
     assert (recorded(), Effect.objects.count(), states()) == ([], 0, {"running": 1})
+
+
+@pytest.mark.parametrize(
+    ("statement", "atomic", "state"),
+    [
+        ("DELETE FROM x_job_events", True, "dead"),
+        ("SELECT count(*) FROM x_job_events", True, "done"),
+        ("DELETE FROM x_job_events", False, "done"),
+    ],
+)
+def test_an_atomic_step_writes_to_no_other_database(
+    second_database: str, statement: str, atomic: bool, state: str
+) -> None:
+    """It would not commit with the step: what is read there, and what plain steps write, is theirs."""
+
+    def work() -> None:
+        leave("here")
+        with connections[second_database].cursor() as cursor:
+            cursor.execute(statement)
+
+    queued = declare(lambda run, n: run.step("step", work, atomic=atomic), retry=ONCE).enqueue(1)
+    run_due(concurrency=1)
+
+    assert row(queued).state == state
+    assert ("X_STEP_NOT_ATOMIC" in row(queued).last_error) is (state == "dead")
+    assert Effect.objects.count() == len(recorded()) == (state == "done")

@@ -178,7 +178,7 @@ class _Subject:
             with contextlib.suppress(Exception):  # an exception can refuse even this
                 borrowed.error.add_note(f"raised in {job.name}, attempt {job.attempt}: {self._point}")
             raise borrowed.error
-        landed = settle_once(self._driver, job, outcome)
+        landed = settle_once(self._driver, job, outcome, progress=active.vitals.progress)
         if not landed or named(outcome) not in {"done", "suspended"}:
             raise self._failed(job.name, f"ended {named(outcome)!r}: {text_of(outcome) or 'its claim is gone'}")
         return outcome
