@@ -70,6 +70,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         POSTGRESQL,
     ),
     Mutation(
+        "proving: a connection that Django opened anew is another one",
+        FENCED,
+        "            self.replaced = connection.connection is not self._session\n",
+        "            self.replaced = connection.connection is None\n",
+        f"{FAULTS}test_a_connection_that_is_cut_at_the_commit_of_a_step_costs_no_attempt_and_no_second_call",
+        POSTGRESQL,
+    ),
+    Mutation(
         "proving: the commit of a step is looked up by its record",
         STEPS,
         "is_committed=lambda: self.driver.recorded(self.job.claim, begun.name)",
