@@ -38,6 +38,9 @@ class Sizes:
         drained: jobs that a worker finds.
         picked: jobs that an idle worker is given, one after another.
         rounds: of each measurement.
+        steps: recorded in one long run.
+        suspended: runs that sleep or wait while a worker looks for others.
+        looks: of a worker.
     """
 
     single: int = 400
@@ -45,6 +48,9 @@ class Sizes:
     drained: int = 1_000
     picked: int = 6
     rounds: int = 3
+    steps: int = 10_000
+    suspended: int = 100_000
+    looks: int = 50
 
 
 _numbers = itertools.count()

@@ -15,11 +15,13 @@ def measure(names: Sequence[str], *, tiny: bool) -> dict[str, Any]:
     from django.core.management import call_command
     from django.db import connection
 
-    from benchmarks import jobs, measurements
+    from benchmarks import jobs, measurements, steps
     from benchmarks.measurements import Sizes, drain, pick_up
 
     call_command("migrate", verbosity=0, interactive=False, run_syncdb=True)
-    sizes = Sizes(single=5, many=10, drained=10, picked=1, rounds=1) if tiny else Sizes()
+    sizes = (
+        Sizes(single=5, many=10, drained=10, picked=1, rounds=1, steps=20, suspended=20, looks=2) if tiny else Sizes()
+    )
     known: dict[str, tuple[str, Callable[[Sizes], list[float]]]] = {
         "raw-insert": ("commits/s", measurements.raw_insert),
         "enqueue-outside": ("jobs/s", measurements.enqueue_outside),
@@ -31,6 +33,18 @@ def measure(names: Sequence[str], *, tiny: bool) -> dict[str, Any]:
         "drain-atomic-write": ("jobs/s", drain(jobs.atomic_write)),
         "pick-up-outside": ("ms", pick_up(staged=False)),
         "pick-up-staged": ("ms", pick_up(staged=True)),
+        "steps-record-1000": ("steps/s", steps.record(0.1)),
+        "steps-record-10000": ("steps/s", steps.record(1)),
+        "steps-replay-1000": ("steps/s", steps.replay(0.1)),
+        "steps-replay-5000": ("steps/s", steps.replay(0.5)),
+        "steps-replay-10000": ("steps/s", steps.replay(1)),
+        "steps-replay-memory": ("MiB", steps.replay_memory),
+        "idle-claim": ("us", steps.looks("claim")),
+        "idle-claim-sleeping": ("us", steps.looks("claim", suspended="sleep")),
+        "idle-claim-waiting": ("us", steps.looks("claim", suspended="wait")),
+        "idle-look": ("us", steps.looks("promote")),
+        "idle-look-sleeping": ("us", steps.looks("promote", suspended="sleep")),
+        "idle-look-waiting": ("us", steps.looks("promote", suspended="wait")),
     }
     chosen = [name for name in known if not names or any(name.startswith(word) for word in names)]
     figures: dict[str, Any] = {name: {"unit": known[name][0], "values": []} for name in chosen}

@@ -61,6 +61,7 @@ class FencedTransaction:
         self._owner = owner
         self._is_landed = is_committed
         self._alias, self._depth = "", 0
+        self._session: object = None
         self.landed = self.replaced = False
 
     @contextmanager
@@ -114,7 +115,7 @@ class FencedTransaction:
     def _kept_whole(self, alias: str) -> Iterator[None]:
         """Keep the body from ending the transaction: what it wrote would be there without the fence, or the reverse."""
         connection = connections[alias]
-        self._alias, self._depth = alias, len(connection.atomic_blocks)
+        self._alias, self._depth, self._session = alias, len(connection.atomic_blocks), connection.connection
         with connection.execute_wrapper(self._refuse_its_end):
             try:
                 yield
@@ -155,9 +156,11 @@ class FencedTransaction:
     def _is_committed(self, alias: str) -> bool:
         """Whether the transaction is there. Where that cannot be learnt, whatever is fenced and follows decides."""
         try:
-            if not connections[alias].is_usable():
-                connections[alias].close()
-                self.replaced = True
+            connection = connections[alias]
+            if not connection.is_usable():
+                connection.close()
+            # Not what is usable tells: a failed commit closes the connection, and Django has opened another by now.
+            self.replaced = connection.connection is not self._session
             return self._is_landed()
         except Exception:
             return False

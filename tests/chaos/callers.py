@@ -75,7 +75,7 @@ class Callers(threading.Thread):
         return number
 
     def _kind(self) -> str:
-        kinds = {"plain": 5, "flaky": 3, "doomed": 1, "atomic": 4}
+        kinds = {"plain": 5, "flaky": 3, "doomed": 1, "atomic": 4, "steps": 4}
         return self._random.choices(list(kinds), list(kinds.values()))[0]
 
     def _enqueue(self, kind: str, label: str) -> None:

@@ -15,6 +15,8 @@ from ultimat3_jobs import NO_TENANT, Retry, Run, job
 OFTEN = Retry(attempts=1_000, delay="50ms", max_delay="200ms")
 LASTS = 0.03  # seconds
 DOOMED_ATTEMPTS = 3
+ATOMIC_STEP = "atomic step"  # the detail of their effects
+ATOMIC_STEPS = 2  # of a job with steps
 
 
 def _effect(run: Run, label: str, detail: str) -> None:
@@ -59,3 +61,18 @@ def atomic(run: Run, label: str) -> None:
         _effect(run, label, "atomic")
         # On SQLite it holds the only write lock.
         time.sleep(LASTS if connection.vendor == "postgresql" else LASTS / 10)
+
+
+@job(name="chaos.steps", idempotency_key="{label}", tenant=NO_TENANT, retry=OFTEN)
+def steps(run: Run, label: str) -> None:
+    """Write rows in steps: atomic ones exactly once, a plain one at least once, with a sleep between them."""
+
+    def write(detail: str) -> None:
+        with MARKS.inside("body"):
+            _effect(run, label, detail)
+            time.sleep(LASTS / 3 if connection.vendor == "postgresql" else LASTS / 10)
+
+    run.step("first", write, ATOMIC_STEP, atomic=True)
+    run.step("plain", write, "plain step")
+    run.sleep("50ms")
+    run.step("last", write, ATOMIC_STEP, atomic=True)

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from tests.app.models import Effect
+from tests.chaos.jobs import ATOMIC_STEP, ATOMIC_STEPS
 from tests.chaos.ledger import Ledger
 from ultimat3_jobs.models import Job, OutboxEntry
 from ultimat3_jobs.states import FINAL
@@ -68,12 +69,19 @@ def judge(ledger: Ledger) -> Verdict:
         if states.get(label) == "done" and kind != "atomic" and not effects[label]
     }
     done = {label for label, state in states.items() if state == "done"}
+    in_steps = Counter(Effect.objects.filter(detail=ATOMIC_STEP).values_list("label", flat=True))
+    not_exactly_once = {
+        label for label, kind in ledger.committed.items() if kind == "atomic" and effects[label] != (label in done)
+    }
+    not_exactly_once |= {
+        label
+        for label, kind in ledger.committed.items()
+        if kind == "steps" and (in_steps[label] > ATOMIC_STEPS or (label in done and in_steps[label] < ATOMIC_STEPS))
+    }
     return Verdict(
         lost=lost,
         ran_though_taken_back={label for label in ledger.taken_back if label in states or effects[label]},
-        not_exactly_once={
-            label for label, kind in ledger.committed.items() if kind == "atomic" and effects[label] != (label in done)
-        },
+        not_exactly_once=not_exactly_once,
         not_final={label for label in ledger.committed if label in waiting or states.get(label, "done") not in FINAL},
         ended_wrongly={
             label

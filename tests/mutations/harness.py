@@ -92,7 +92,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         guard="inline drain: signals of the worker's own are no errors",
-        file="ultimat3_jobs/testing/drain.py",
+        file="ultimat3_jobs/testing/outcomes.py",
         old="    return outcome.failure.error_class == class_name(type(error))[:MAX_LABEL]\n",
         new="    return True\n",
         test=f"{DRAIN}test_only_what_failed_an_attempt_is_its_error",
@@ -149,14 +149,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="inline drain: time passes step by step",
         file="ultimat3_jobs/testing/drain.py",
-        old="        step = _time_to_the_next(served, left)\n",
+        old="        step = time_to_the_next(served, left)\n",
         new="        step = left\n",
         test=f"{DRAIN}TestAhead::test_a_job_that_comes_back_runs_as_often_as_the_time_allows",
         vendors=SQLITE,
     ),
     Mutation(
         guard="inline drain: keys are let go in time",
-        file="ultimat3_jobs/testing/drain.py",
+        file="ultimat3_jobs/testing/passing.py",
         old="            job.key_until -= length\n",
         new="            pass\n",
         test=f"{DRAIN}TestAhead::test_keys_are_let_go_in_time",

@@ -19,6 +19,7 @@ from ultimat3_jobs.models import OutboxEntry
 from ultimat3_jobs.records import Failure
 from ultimat3_jobs.states import Stop
 from ultimat3_jobs.testing import drain
+from ultimat3_jobs.testing.outcomes import is_of
 from ultimat3_jobs.testing.report import DrainReport
 from ultimat3_jobs.worker.outcome import Buried, Outcome, Retrying, Succeeded
 
@@ -359,7 +360,7 @@ def test_only_what_failed_an_attempt_is_its_error(
     error: BaseException | None, outcome: Outcome, expected: bool
 ) -> None:
     """What else leaves a body is a signal of the worker's own: the attempt ended as its outcome says."""
-    assert draining._is_of(error, outcome) is expected
+    assert is_of(error, outcome) is expected
 
 
 @pytest.mark.usefixtures("queue")

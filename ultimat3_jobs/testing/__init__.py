@@ -13,15 +13,20 @@ drivers is `ultimat3_jobs.testing.conformance`.
 """
 
 from ultimat3_jobs.testing.assertions import Enqueued, assert_enqueued, assert_not_enqueued, enqueued
+from ultimat3_jobs.testing.crashes import Event, crash_at_each_step
+from ultimat3_jobs.testing.deaths import CrashPoint
 from ultimat3_jobs.testing.drain import drain
 from ultimat3_jobs.testing.report import DrainedJob, DrainReport
 
 __all__ = [
+    "CrashPoint",
     "DrainReport",
     "DrainedJob",
     "Enqueued",
+    "Event",
     "assert_enqueued",
     "assert_not_enqueued",
+    "crash_at_each_step",
     "drain",
     "enqueued",
 ]

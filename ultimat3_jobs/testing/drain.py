@@ -4,44 +4,30 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from uuid import uuid4
 
-from django.db.models import Case, F, Min, Q, When
-
 from ultimat3_jobs.aliases import in_transaction, outbox_aliases, queue_alias
 from ultimat3_jobs.drivers import Driver, get_driver
-from ultimat3_jobs.drivers.database import rows
 from ultimat3_jobs.durations import Duration, parse_duration
 from ultimat3_jobs.errors import DrainEndless, DrainFailed
-from ultimat3_jobs.failures import MAX_LABEL, class_name
 from ultimat3_jobs.options import check_queue
 from ultimat3_jobs.records import Nack, QueueSelection
 from ultimat3_jobs.sql import run
-from ultimat3_jobs.states import WAITING
 from ultimat3_jobs.testing.borrowed import BorrowedConnections
-from ultimat3_jobs.testing.report import DrainedJob, DrainedOutcome, DrainReport
+from ultimat3_jobs.testing.outcomes import is_of, named, text_of
+from ultimat3_jobs.testing.passing import BATCH, pass_time, time_to_the_next
+from ultimat3_jobs.testing.report import DrainedJob, DrainReport
 from ultimat3_jobs.worker.atomic import AtomicEnding
 from ultimat3_jobs.worker.attempt import connections_of_a_run
 from ultimat3_jobs.worker.claim import claim
 from ultimat3_jobs.worker.execute import execute
 from ultimat3_jobs.worker.inflight import ActiveRun, Inflight
-from ultimat3_jobs.worker.outcome import (
-    Buried,
-    Committed,
-    GivenUp,
-    Outcome,
-    Parked,
-    Retrying,
-    RolledBack,
-    Succeeded,
-    Suspending,
-)
+from ultimat3_jobs.worker.outcome import Outcome
 from ultimat3_jobs.worker.recording import open_steps
 from ultimat3_jobs.worker.settle import settle_once
 
-BATCH = 500
 ENDED_WELL = ("done", "suspended")
 LEASE = timedelta(days=1)
 """Nobody renews the claim of a drain: no body may outlast it."""
@@ -86,8 +72,8 @@ def drain(
         raise ValueError(f"ahead={ahead!r} is a time in the past")
     one.run_due()
     while left:
-        step = _time_to_the_next(served, left)
-        _pass_time(step)
+        step = time_to_the_next(served, left)
+        pass_time(step)
         left -= step
         one.run_due()
     return one.report()
@@ -142,9 +128,9 @@ class _Drain:
             id=job.claim.id,
             name=job.name,
             attempt=job.attempt,
-            outcome=_named(outcome) if landed else "lost",
-            error=borrowed.error if _is_of(borrowed.error, outcome) else None,
-            text=_text(outcome),
+            outcome=named(outcome) if landed else "lost",
+            error=borrowed.error if is_of(borrowed.error, outcome) else None,
+            text=text_of(outcome),
         )
         self._jobs.append(drained)
         self._raise(drained, job.max_attempts)
@@ -162,13 +148,8 @@ class _Drain:
             )
 
     def _relay(self) -> None:
-        from ultimat3_jobs.outbox.relay import relay_all  # noqa: PLC0415 - needs loaded apps
-
         known = _set_aside()
-        moved = relay_all()
-        for alias in {*outbox_aliases(), queue_alias()}:
-            if in_transaction(alias):
-                run(alias, "stay_open", {})
+        moved = relay_staged()
         if not moved:
             return
         aside = [error for staged, error in _set_aside().items() if staged not in known]
@@ -181,46 +162,23 @@ class _Drain:
             )
 
 
+def relay_staged() -> int:
+    """Relay what the caller has staged, in its open transaction, and return how many rows were decided."""
+    from ultimat3_jobs.outbox.relay import relay_all  # noqa: PLC0415 - needs loaded apps
+
+    moved = relay_all()
+    for alias in {*outbox_aliases(), queue_alias()}:
+        if in_transaction(alias):
+            run(alias, "stay_open", {})
+    return moved
+
+
 def _lending(borrowed: BorrowedConnections, work: Callable[[], Outcome]) -> Outcome:
     lent = connections_of_a_run.set(lambda: borrowed)
     try:
         return work()
     finally:
         connections_of_a_run.reset(lent)
-
-
-def _named(outcome: Outcome) -> DrainedOutcome:
-    match outcome:
-        case Succeeded() | Committed():
-            return "done"
-        case RolledBack() | GivenUp():
-            return "lost"
-        case Retrying():
-            return "retrying"
-        case Buried(dead_letter=dead_letter):
-            return "dead" if dead_letter else "failed"
-        case Parked():
-            return "parked"
-        case Suspending():
-            return "suspended"
-
-
-def _is_of(error: BaseException | None, outcome: Outcome) -> bool:
-    """Whether what left the body is what failed the attempt, and no signal of the worker's own."""
-    if error is None or not isinstance(outcome, (Retrying, Buried)):
-        return False
-    return outcome.failure.error_class == class_name(type(error))[:MAX_LABEL]
-
-
-def _text(outcome: Outcome) -> str:
-    match outcome:
-        case Retrying(failure=failure) | Buried(failure=failure):
-            return failure.text
-        case Parked(reason=reason) | RolledBack(why=reason) | GivenUp(why=reason):
-            return reason
-        case Suspending(suspension=suspension):
-            return suspension.reason
-    return ""
 
 
 def _set_aside() -> dict[object, str]:
@@ -231,44 +189,3 @@ def _set_aside() -> dict[object, str]:
         entries = OutboxEntry.objects.using(alias).filter(outcome=OutboxEntry.Outcome.SET_ASIDE)
         found.update(entries.values_list("id", "error"))
     return found
-
-
-def _time_to_the_next(served: QueueSelection, longest: timedelta) -> timedelta:
-    """Return how long it takes until another job of the served queues is due, at most `longest`."""
-    from ultimat3_jobs.models import Job  # noqa: PLC0415 - needs loaded apps
-
-    waiting = Job.objects.using(queue_alias()).filter(state__in=WAITING)
-    if served.only:
-        waiting = waiting.filter(queue__in=served.only)
-    # What waits for an event waits for its time-out alone: nothing is published while nothing runs.
-    due = Case(When(wait_event="", then=F("run_at")), default=F("wait_until"))
-    first: datetime | None = waiting.aggregate(first=Min(due))["first"]
-    if first is None:
-        return longest
-    ((text,),) = run(queue_alias(), "clock", {})
-    return min(longest, max(timedelta(0), first - rows.parse_instant(text)))
-
-
-def _pass_time(length: timedelta) -> None:
-    """Let time pass for the queue: whatever it waits for comes nearer by `length`."""
-    from ultimat3_jobs.models import Job, JobEvent, JobStep  # noqa: PLC0415 - needs loaded apps
-
-    alias = queue_alias()
-    moved = []
-    for job in Job.objects.using(alias).filter(Q(state__in=WAITING) | Q(key_until__isnull=False)):
-        if job.state in WAITING:
-            job.run_at -= length
-        if job.key_until is not None:
-            job.key_until -= length
-        if job.wait_until is not None:
-            job.wait_until -= length
-        moved.append(job)
-    Job.objects.using(alias).bulk_update(moved, ["run_at", "key_until", "wait_until"], batch_size=BATCH)
-    steps = list(JobStep.objects.using(alias).filter(until__isnull=False))
-    for step in steps:
-        step.until = None if step.until is None else step.until - length
-    JobStep.objects.using(alias).bulk_update(steps, ["until"], batch_size=BATCH)
-    events = list(JobEvent.objects.using(alias))
-    for event in events:
-        event.expires_at -= length
-    JobEvent.objects.using(alias).bulk_update(events, ["expires_at"], batch_size=BATCH)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import pytest
 
 from ultimat3_jobs.testing.assertions import assert_enqueued, assert_not_enqueued, enqueued
+from ultimat3_jobs.testing.crashes import crash_at_each_step
 from ultimat3_jobs.testing.drain import drain
 
 
@@ -22,6 +23,7 @@ class Jobs:
     assert_enqueued = staticmethod(assert_enqueued)
     assert_not_enqueued = staticmethod(assert_not_enqueued)
     enqueued = staticmethod(enqueued)
+    crash_at_each_step = staticmethod(crash_at_each_step)
 
 
 @pytest.fixture

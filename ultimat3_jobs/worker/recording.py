@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ultimat3_jobs.context import Run
 from ultimat3_jobs.definition import JobDefinition
 from ultimat3_jobs.drivers import Driver
@@ -9,9 +11,11 @@ from ultimat3_jobs.records import ClaimedJob
 from ultimat3_jobs.steps.steps import Steps
 
 
-def open_steps(driver: Driver, job: ClaimedJob, run: Run, definition: JobDefinition) -> Steps:
+def open_steps(
+    driver: Driver, job: ClaimedJob, run: Run, definition: JobDefinition, *, kind: Callable[..., Steps] = Steps
+) -> Steps:
     """Return the steps of one attempt. Nothing is read before the body asks for one."""
-    return Steps(
+    return kind(
         driver,
         job,
         run.cancelled,
