@@ -15,7 +15,7 @@ from django.test.utils import setup_databases, teardown_databases
 from pytest_django import DjangoDbBlocker
 
 from tests import emptying
-from tests.emptying import empty_tables
+from tests.emptying import empty_tables, let_go
 from tests.processes import TIMEOUT, Processes, database_url
 
 pytest_plugins = ["tests.selection", "tests.declaring", "tests.scratch_project", "tests.working", "tests.outbox.two"]
@@ -49,6 +49,9 @@ def django_db_setup(
     keep = bool(request.config.getoption("reuse_db"))
     if keep and os.environ.get(emptying.MADE):
         emptying.take_made_database()
+        if os.environ[emptying.MADE] == emptying.LEFT:
+            with django_db_blocker.unblock():
+                empty_tables()
         yield
         return
     with django_db_blocker.unblock():
@@ -93,7 +96,7 @@ def transactional_db(django_db_setup: None, django_db_blocker: DjangoDbBlocker) 
     """
     with django_db_blocker.unblock():
         yield
-        connection.close()
+        let_go(connection)
         empty_tables()
 
 

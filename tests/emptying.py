@@ -1,6 +1,7 @@
 """Empties the tables that tests fill: what is empty already is left alone, all of them in one look.
 
-With `TEST_DATABASE_IS_MADE` in the environment, a run takes the test database as an earlier `--reuse-db` run left it.
+With `TEST_DATABASE_IS_MADE` in the environment, a run takes the test database as an earlier `--reuse-db` run left it,
+and empties it first where that is "left", since the last test did not come to do so.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 EMPTIED = ("ultimat3_jobs", "app", "catalogs")
 
 MADE = "TEST_DATABASE_IS_MADE"
+LEFT = "left"
 
 _own: dict[str, BaseDatabaseWrapper] = {}
 
@@ -27,6 +29,30 @@ def empty_tables() -> None:
     except Error:  # a test may have cut every connection there was
         close()
         _empty(_kept())
+
+
+def let_go(opened: BaseDatabaseWrapper) -> None:
+    """Close a test's connection, or make it what a new one would be.
+
+    A server's process takes longer to start, and to read the catalogs that the first statements need, than most tests
+    take. One that a test left in a transaction, or in any other state that is not plain, is closed all the same.
+    """
+    if opened.vendor == "postgresql" and _is_plain(opened):
+        try:
+            with opened.cursor() as cursor:
+                cursor.execute("DISCARD ALL")  # settings, locks, temporary tables, what it listens to
+            opened.init_connection_state()
+        except Error:
+            opened.close()
+    else:
+        opened.close()
+
+
+def _is_plain(opened: BaseDatabaseWrapper) -> bool:
+    busy = opened.in_atomic_block or opened.needs_rollback or opened.run_on_commit or opened.execute_wrappers
+    if opened.connection is None or busy or opened.connection.closed or not opened.get_autocommit():
+        return False
+    return bool(opened.connection.info.transaction_status == opened.connection.info.transaction_status.IDLE)
 
 
 def take_made_database() -> None:

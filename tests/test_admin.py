@@ -15,16 +15,17 @@ from django.http import HttpResponse
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from tests.inspection.rows import add_attempt, add_job, add_staged
+from tests.inspection.rows import add_attempt, add_event, add_job, add_staged, add_step
 from ultimat3_jobs.admin import repairs
 from ultimat3_jobs.ids import uuid7
-from ultimat3_jobs.models import Job, JobAttempt, OutboxEntry
+from ultimat3_jobs.models import Job, JobAttempt, JobEvent, OutboxEntry
 from ultimat3_jobs.states import State
 
 pytestmark = pytest.mark.django_db
 
 JOBS = "/admin/ultimat3_jobs/job/"
 OUTBOX = "/admin/ultimat3_jobs/outboxentry/"
+EVENTS = "/admin/ultimat3_jobs/jobevent/"
 ID = "01a228ec-79d0-73d4-b8cb-59fcee3783e5"
 SeenBy = Callable[..., Client]
 
@@ -165,20 +166,20 @@ def test_a_job_of_any_state_and_name_has_a_page_with_what_can_be_done(admin_clie
 
 
 def test_nothing_can_be_added_changed_or_deleted(admin_client: Client) -> None:
-    job, entry = add_job("running"), add_staged()
+    job, entry, event = add_job("running"), add_staged(), add_event()
 
-    for base, row in ((JOBS, job.pk), (OUTBOX, entry.pk)):
+    for base, row in ((JOBS, job.pk), (OUTBOX, entry.pk), (EVENTS, event.pk)):
         assert admin_client.get(f"{base}add/").status_code == 403
         assert admin_client.post(f"{base}{row}/change/", {"state": "done"}).status_code == 403
         assert admin_client.post(f"{base}{row}/delete/", {"post": "yes"}).status_code == 403
         act(admin_client, "delete_selected", row, url=base, post="yes")
     assert states(job) == ["running"]
-    assert OutboxEntry.objects.count() == 1
+    assert OutboxEntry.objects.count() == JobEvent.objects.count() == 1
 
 
 def test_a_page_of_a_row_that_is_not_there_leads_back(admin_client: Client) -> None:
-    for row in (uuid7(), "nonsense"):
-        for base in (JOBS, OUTBOX):
+    for row in (uuid7(), "nonsense", "7", "9" * 30):
+        for base in (JOBS, OUTBOX, EVENTS):
             assert admin_client.get(f"{base}{row}/change/").status_code == 302
 
 
@@ -347,6 +348,8 @@ PAGES = (
     f"{JOBS}?q=order",
     OUTBOX,
     f"{OUTBOX}?outcome=newest",
+    EVENTS,
+    f"{EVENTS}?q=review.done",
 )
 
 
@@ -358,7 +361,7 @@ def test_the_queries_of_a_page_do_not_grow_with_the_tables_and_count_nothing(adm
         for url in (*PAGES, page_of(job)):
             with CaptureQueriesContext(connection) as captured:
                 page(admin_client, url)
-            ours = [one["sql"] for one in captured if "x_jobs" in one["sql"] or "x_outbox" in one["sql"]]
+            ours = [one["sql"] for one in captured if re.search("x_jobs|x_outbox|x_job_events", one["sql"])]
             for sql in ours:
                 if "RECURSIVE" not in sql:  # the depth of the queues, which counts to a cap
                     assert "COUNT(" not in sql.upper()
@@ -371,8 +374,10 @@ def test_the_queries_of_a_page_do_not_grow_with_the_tables_and_count_nothing(adm
             add_job("dead", number=n)
             add_job("done", number=n, queue="mail", idempotency_key="order")
             add_staged()
+            add_event()
         for _ in range(60):
             add_attempt(job)
+            add_step(job, f"step-{uuid7()}", 1)
 
     fill()
     before = queries()

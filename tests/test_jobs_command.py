@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import shlex
 from datetime import timedelta
 from uuid import UUID, uuid4
@@ -10,11 +11,12 @@ from uuid import UUID, uuid4
 import pytest
 from django.core.management import CommandError, call_command
 
-from tests.processes import Processes
+from tests.processes import Processes, wait_for
 from tests.working import history, row, run_due
 from ultimat3_jobs import NO_TENANT, EnqueueResult, Retry, Run, job
 from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.models import Job as JobRow
+from ultimat3_jobs.models import JobStep
 from ultimat3_jobs.records import QueueSelection
 from ultimat3_jobs.states import State
 
@@ -172,3 +174,50 @@ def test_a_job_whose_key_another_has_taken_is_refused_until_that_one_has_ended(p
     assert row(successor).state == "done"
     assert f"{queued.id} retried" in executed(refusal, processes)
     assert row(queued).state == "ready"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "done"),
+    [([], ["reserve", "charge"]), (["--from-step", "charge"], ["reserve", "charge", "charge"])],
+    ids=["as it stands", "from a step"],
+)
+def test_a_retried_job_does_again_what_was_forgotten_and_nothing_else(arguments: list[str], done: list[str]) -> None:
+    fails[:] = [True]
+    did: list[str] = []
+
+    @job(name="t.pipeline", idempotency_key="{n}", tenant=NO_TENANT, retry=Retry(attempts=1))
+    def pipeline(run: Run, n: int) -> None:
+        for name in ("reserve", "charge"):
+            run.step(name, did.append, name)
+        if fails[0]:
+            raise ValueError("declined")
+
+    queued = pipeline.enqueue(n=1)
+    run_due(concurrency=1)
+    assert (row(queued).state, did) == ("dead", ["reserve", "charge"])
+    fails[:] = [False]
+
+    call_command("jobs", "retry", str(queued.id), *arguments, stdout=io.StringIO())
+    run_due(concurrency=1)
+
+    assert (row(queued).state, row(queued).attempt, did) == ("done", 1, done)
+
+
+def test_the_fix_of_an_event_that_did_not_come_waits_for_it_anew() -> None:
+    @job(name="t.patient", idempotency_key="{n}", tenant=NO_TENANT, retry=Retry(attempts=1))
+    def patient(run: Run, n: int) -> None:
+        run.wait_for_event("the review", "review.done", timeout=0.05, required=True)
+
+    queued = patient.enqueue(n=1)
+
+    def is_dead() -> bool:
+        run_due(concurrency=1)
+        return row(queued).state == "dead"
+
+    wait_for(is_dead, "the wait has timed out")
+    (fix,) = re.findall(r"python manage.py jobs (retry .*?)  #", row(queued).last_error)
+
+    call_command("jobs", *shlex.split(fix), stdout=io.StringIO())
+
+    assert row(queued).state == "ready"
+    assert not JobStep.objects.filter(run_id=queued.run_id).exists()

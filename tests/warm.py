@@ -3,7 +3,9 @@
 Most of what a child of a test takes to start is the import of Django and other libraries. The warm process
 (`python -m tests.warm SOCKET`, its argument the path of a socket that listens) imports them once, before there is a
 thread or a connection, and forks for each child. A child differs in nothing else from one that was started anew: it has
-its own session, environment, working directory and output, and reads the project's own modules itself.
+its own session, environment, working directory and output, and reads the project's own modules itself. A test run that
+asks for the same start again (the same environment, and a start that sets Django up before anything else) gets its
+children from a fork that has done so: that is most of what is left.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ PRELOADED = (
     "psycopg",
     "tqdm",
 )
+OF_ONE_TEST = {"PYTEST_CURRENT_TEST"}  # variables that change nothing of a start
 HEADER = 8  # bytes that tell the length of a message
 LOOK = 0.01  # seconds between two looks at a child that is waited for
 
@@ -213,43 +216,126 @@ def serve(listening: socket.socket) -> None:
 
 def _serve_one(over: socket.socket) -> None:
     """Serve one test run until it closes the connection; return in a child of a test."""
+    asked: set[str] = set()
+    ready: dict[str, socket.socket] = {}  # those that have Django set up, by their environment
+    whose: dict[int, socket.socket] = {}  # their children
     while True:
         request, descriptors = _receive(over)
         if not request:
             os._exit(0)
         if "poll" in request:
-            ended, status = os.waitpid(request["poll"], os.WNOHANG)
-            _send(over, {"is": os.waitstatus_to_exitcode(status) if ended else None})
+            _send(over, _passed_on(whose.get(request["poll"]), request) or {"is": _ended(request["poll"])})
+            continue
+        key = _same_start(request)
+        if key and key in asked and key not in ready:
+            if (setting_up := _set_up(request, [over, *ready.values()])) is None:
+                return
+            ready[key] = setting_up
+        asked.add(key)
+        if answer := _passed_on(ready.get(key), request, *descriptors):
+            whose[answer["is"]] = ready[key]
+            _send(over, answer)
+        else:
+            pid = os.fork()
+            if pid == 0:
+                for other in (over, *ready.values()):
+                    other.close()
+                _become(request)
+                _begin(request, *descriptors)
+                return
+            _send(over, {"is": pid})
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _ended(pid: int) -> int | None:
+    ended, status = os.waitpid(pid, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if ended else None
+
+
+def _passed_on(to: socket.socket | None, request: Mapping[str, Any], *descriptors: int) -> dict[str, Any]:
+    """Return the answer of another process; an empty one where there is none, or it has ended."""
+    if to is None:
+        return {}
+    with contextlib.suppress(ConnectionError):
+        _send(to, request, *descriptors)
+        return _receive(to)[0]
+    return {}
+
+
+def _same_start(request: Mapping[str, Any]) -> str:
+    """Return what a start has in common with others that begin alike; nothing where it need not set Django up."""
+    environment = {name: value for name, value in request["environment"].items() if name not in OF_ONE_TEST}
+    script, *arguments = request["arguments"]
+    sets_up = script == "manage.py" or (script == "-c" and arguments[0].startswith("import django\ndjango.setup()\n"))
+    if not sets_up or environment.get("DJANGO_SETTINGS_MODULE") != "tests.settings":
+        return ""
+    if float(environment.get("TEST_CLOCK_OFFSET", "0")):
+        return ""
+    return json.dumps([request["folder"], environment], sort_keys=True)
+
+
+def _set_up(request: Mapping[str, Any], others: list[socket.socket]) -> socket.socket | None:
+    """Fork a process that sets Django up in this environment, and then forks for each child that begins so.
+
+    Return its socket, and in such a child nothing.
+    """
+    here, there = socket.socketpair()
+    if os.fork():
+        there.close()
+        return here
+    for other in (here, *others):
+        other.close()
+    try:
+        _become(request)
+        import django
+
+        django.setup()
+    except BaseException:
+        os._exit(1)  # the child itself says why
+    assert threading.active_count() == 1, "to set Django up has started a thread, which no fork would have"
+    gc.freeze()
+    while True:
+        request, descriptors = _receive(there)
+        if not request:
+            os._exit(0)
+        if "poll" in request:
+            _send(there, {"is": _ended(request["poll"])})
             continue
         pid = os.fork()
         if pid == 0:
-            over.close()
-            _become(request, *descriptors)
-            return
+            there.close()
+            _begin(request, *descriptors)
+            return None
         for descriptor in descriptors:
             os.close(descriptor)
-        _send(over, {"is": pid})
+        _send(there, {"is": pid})
 
 
-def _become(request: Mapping[str, Any], output: int, lifeline: int) -> None:
-    """Make this process what a new one with these arguments, environment and output would be."""
-    os.setsid()
+def _become(request: Mapping[str, Any]) -> None:
+    """Give this process the folder, the environment and the path of a new one."""
     os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    time.tzset()
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
+    further = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:1] = [request["folder"], *(path for path in further if path and path not in sys.path)]
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
+        del sys.modules[name]  # they may be those of another copy of the project
+
+
+def _begin(request: Mapping[str, Any], output: int, lifeline: int) -> None:
+    """Give this process a session, output and arguments of its own."""
+    os.setsid()
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123
         os.dup2(nothing.fileno(), 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.close(output)
-    os.environ.clear()
-    os.environ.update(request["environment"])
+    os.environ.update({name: value for name, value in request["environment"].items() if name in OF_ONE_TEST})
     os.environ["TEST_LIFELINE"] = str(lifeline)
-    time.tzset()
-    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
-    further = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    sys.path[:1] = [request["folder"], *(path for path in further if path and path not in sys.path)]
     sys.argv[1:] = request["arguments"]
-    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
-        del sys.modules[name]  # they may be those of another copy of the project
 
 
 if __name__ == "__main__":

@@ -183,6 +183,12 @@ class StepChanged(JobsError):
     code = "X_STEP_CHANGED"
 
 
+class StepUnknown(JobsError):
+    """A run has recorded no step of this name."""
+
+    code = "X_STEP_UNKNOWN"
+
+
 class StepNotAtomic(JobsError):
     """What was asked for cannot commit in one transaction with the record of the step."""
 

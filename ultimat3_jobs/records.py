@@ -229,6 +229,7 @@ class RetryVerdict(StrEnum):
     NOT_RETRYABLE = "not-retryable"  # live, done, cancelled, or in a state that this build does not know
     KEY_HELD = "key-held"  # another row has taken its key since
     SUPERSEDED = "superseded"  # a newer dead letter of its key was retried by the same call
+    NO_STEP = "no-step"  # it has not recorded the step from which it was to start again
 
 
 class CancelVerdict(StrEnum):

@@ -8,7 +8,7 @@ from uuid import uuid4
 import factory
 
 from ultimat3_jobs.ids import uuid7
-from ultimat3_jobs.models import Job
+from ultimat3_jobs.models import Job, JobStep
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -36,3 +36,9 @@ class JobFactory(factory.django.DjangoModelFactory[Job]):
     created_at = LONG_AGO
     updated_at = LONG_AGO
     started_at = LONG_AGO
+
+
+def add_steps(job: Job, *names: str) -> None:
+    """Let a job have recorded these steps, in this order."""
+    for seq, name in enumerate(names, 1):
+        JobStep.objects.create(run_id=job.run_id, name=name, seq=seq, kind="step", state="done", attempt=1, output=name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from datetime import timedelta
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from tests.drivers.factories import LONG_AGO, JobFactory
+from tests.drivers.factories import LONG_AGO, JobFactory, add_steps
 from tests.drivers.harness import DatabaseHarness
-from ultimat3_jobs.models import Job, JobAttempt
+from ultimat3_jobs.drivers.database import repairs
+from ultimat3_jobs.ids import uuid7
+from ultimat3_jobs.models import Job, JobAttempt, JobStep
 from ultimat3_jobs.records import CancelVerdict, Nack, RetryVerdict
 from ultimat3_jobs.testing.conformance.harness import FAILURE
 
@@ -95,7 +98,12 @@ def test_thousands_take_a_few_statements(harness: DatabaseHarness, state: str, r
     ids = [JobFactory(state=state).id]
     few = statements(lambda: getattr(harness.driver(), repair)(ids))
     Job.objects.all().delete()
-    Job.objects.bulk_create(JobFactory.build_batch(3_000, state=state))
+    made = JobFactory.build(state=state)
+    rows = [copy(made) for _ in range(3_000)]  # to have the factory make each takes longer than all the rest
+    for number, row in enumerate(rows):
+        row.id = row.run_id = uuid7()
+        row.idempotency_key = f"copied-{number}"
+    Job.objects.bulk_create(rows)
     ids = list(Job.objects.values_list("id", flat=True))
 
     assert statements(lambda: getattr(harness.driver(), repair)(ids)) == few <= 6
@@ -135,3 +143,76 @@ def test_a_repair_in_a_transaction_that_rolls_back_never_was(harness: DatabaseHa
 
     assert harness.buckets() == {"delayed": 1, "dead": 1}
     assert [kind for kind, *_ in history()] == ["failure"]
+
+
+def steps(job: Job) -> list[str]:
+    """Return the names of what a job has recorded, in its order."""
+    return list(JobStep.objects.filter(run_id=job.run_id).order_by("seq").values_list("name", flat=True))
+
+
+def test_the_history_says_from_which_step_a_job_was_retried(harness: DatabaseHarness) -> None:
+    again, anew = JobFactory(state="dead"), JobFactory(state="failed")
+    for job in (again, anew):
+        add_steps(job, "reserve", "charge")
+    harness.driver().retry([again.id], by="ann", reason="mended", from_step="charge")
+    harness.driver().retry([anew.id])
+    harness.driver().cancel([anew.id])
+
+    kept = JobAttempt.objects.order_by("id").values_list("job_id", "kind", "rule", "by", "reason")
+    assert list(kept) == [
+        (again.id, "retry", "charge", "ann", "mended"),
+        (anew.id, "retry", "", "", ""),
+        (anew.id, "cancel", "", "", ""),
+    ]
+
+
+def test_what_a_retry_forgets_comes_back_where_it_is_rolled_back(harness: DatabaseHarness) -> None:
+    job = JobFactory(state="dead")
+    add_steps(job, "reserve", "charge")
+    with harness.taken_back():
+        assert harness.driver().retry([job.id], from_step="charge") == [RetryVerdict.RETRIED]
+        assert steps(job) == ["reserve"]
+
+    assert steps(job) == ["reserve", "charge"]
+
+
+def test_steps_are_forgotten_with_the_retry_or_not_at_all(
+    harness: DatabaseHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = JobFactory(state="dead")
+    add_steps(job, "reserve", "charge")
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("the history is full")
+
+    monkeypatch.setattr(repairs, "_log", fail)
+    with pytest.raises(RuntimeError):
+        harness.driver().retry([job.id], from_step="charge")
+
+    assert (steps(job), Job.objects.get().state) == (["reserve", "charge"], "dead")
+
+
+def test_thousands_are_retried_from_a_step_in_a_few_statements(harness: DatabaseHarness) -> None:
+    jobs = JobFactory.build_batch(2_000, state="dead")
+    Job.objects.bulk_create(jobs)
+    for name, seq in (("reserve", 1), ("charge", 2)):
+        JobStep.objects.bulk_create(
+            JobStep(run_id=job.run_id, name=name, seq=seq, kind="step", state="done") for job in jobs
+        )
+
+    assert statements(lambda: harness.driver().retry([job.id for job in jobs], from_step="charge")) <= 8
+    assert set(JobStep.objects.values_list("name", flat=True)) == {"reserve"}
+
+
+@pytest.mark.postgresql_only(reason="SQLite has one writer: nothing is taken between a look and a write")
+def test_a_batch_that_is_taken_apart_forgets_the_steps_of_what_was_started(harness: DatabaseHarness) -> None:
+    jobs = [JobFactory(state="dead", idempotency_key=f"{number}") for number in range(6)]
+    for job in jobs:
+        add_steps(job, "reserve", "charge")
+    with harness.transaction():
+        harness.enqueue("3")
+        verdicts = harness.meanwhile(lambda: harness.driver().retry([job.id for job in jobs], from_step="charge"))
+
+    expected = [RetryVerdict.KEY_HELD if at == 3 else RetryVerdict.RETRIED for at in range(6)]
+    assert verdicts() == expected
+    assert [steps(job) == ["reserve"] for job in jobs] == [at != 3 for at in range(6)]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ultimat3_jobs.ids import uuid7
-from ultimat3_jobs.models import Job, JobAttempt, OutboxEntry
+from ultimat3_jobs.models import Job, JobAttempt, JobEvent, JobStep, OutboxEntry
 
 MOMENT = datetime(2024, 2, 29, 12, tzinfo=UTC)
 
@@ -59,3 +59,19 @@ def add_staged(outcome: str | None = "set_aside", **columns: Any) -> OutboxEntry
         "error": "its key is held by another input" if outcome == "set_aside" else "",
     }
     return OutboxEntry.objects.create(**values | columns)
+
+
+def add_step(job: Job, name: str, seq: int, **columns: Any) -> JobStep:
+    """Insert a recorded step of a job."""
+    values = {"kind": "step", "state": "done", "attempt": 1, "output": f"of {name}"}
+    if columns.get("kind", "step") == "step":
+        values |= {"started_at": MOMENT, "finished_at": MOMENT + timedelta(milliseconds=1_500)}
+    else:
+        values |= {"output": None, "started_at": MOMENT}
+    return JobStep.objects.create(run_id=job.run_id, name=name, seq=seq, **values | columns)
+
+
+def add_event(name: str = "review.done", **columns: Any) -> JobEvent:
+    """Insert a published event; the newer call has the higher number."""
+    values = {"staged_id": uuid7(), "published_at": MOMENT, "expires_at": MOMENT + timedelta(days=7)}
+    return JobEvent.objects.create(name=name, **values | columns)

@@ -112,7 +112,8 @@ def test_a_list_goes_on_where_it_stopped() -> None:
 
 @pytest.mark.parametrize("state", [*State, "frozen"])
 def test_a_job_of_any_state_is_shown_with_the_reason_and_what_mends_it(state: str) -> None:
-    job = add_job(state, park_reason="no code knows it" if state == "suspended" else "", claimed_by="w1")
+    parked = {"park_reason": "no code knows it", "parks": 1} if state == "suspended" else {}
+    job = add_job(state, claimed_by="w1", **parked)
 
     told = as_json("show", job.id)
 
@@ -274,6 +275,13 @@ def test_filters_with_write_repair_the_newest_up_to_the_limit() -> None:
         ["ls", "--limit", "many"],
         ["ls", "--tenant", "a\0b"],
         ["show"],
+        ["show", "01a228ec", "--steps", "0"],
+        ["show", "01a228ec", "--steps", "10001"],
+        ["retry", "--preview"],
+        ["retry", "--preview", "--name", "shop.charge"],
+        ["retry", "01a228ec", "--preview", "--name", "shop.charge"],
+        ["retry", "01a228ec", "--from-step", "a\0b"],
+        ["retry", "--from-step", "charge"],
     ],
     ids=" ".join,
 )

@@ -21,7 +21,7 @@ from pathlib import Path
 from py_compile import PycInvalidationMode
 
 from tests.embedded_postgres import embedded_postgres
-from tests.emptying import MADE
+from tests.emptying import LEFT, MADE
 from tests.mutations.mutation import Mutation
 from tests.mutations.runner import TIMED_OUT
 from tests.mutations.table import MUTATIONS
@@ -30,10 +30,10 @@ from tests.warm import SERVED, warm_process
 ROOT_DIRECTORY = Path(__file__).resolve().parent.parent.parent
 COPIED = ("ultimat3_jobs", "tests", "example_project", "pyproject.toml", "manage.py")
 SIDE_BY_SIDE = 3  # many tests wait for what a process does more than they work
-TIMEOUT = 60  # seconds for one test; a guard's absence may also show as a test that never ends
+TIMEOUT = 30  # seconds for one test; a guard's absence may also show as a test that never ends
 # Seconds that a test waits for what should come: it comes much sooner, or the guard is missing. The unchanged copy has
 # to do with them too.
-PATIENCE = 15
+PATIENCE = 10
 BASELINE_TIMEOUT = 900
 # Nobody reads how an assertion of a mutated run failed, and rewriting assertions takes longer than most tests.
 PYTEST_ARGUMENTS = ["-x", "-q", "--reuse-db", "--assert=plain", "--capture=no", "-p", "no:cacheprovider"]
@@ -70,9 +70,10 @@ Ended = tuple[int, str]  # pytest's exit status and output
 class Copy:
     """A copy of the project in which one guard at a time is missing, with databases of its own."""
 
-    def __init__(self, folder: Path, url: str, cases: list[Case]) -> None:
+    def __init__(self, folder: Path, url: str, cases: list[Case], *, like: Copy | None) -> None:
         folder.mkdir()
         self._made: set[str] = set()
+        self._left: set[str] = set()  # databases whose last test may not have cleaned up
         self._tests = {
             vendor: sorted({case.mutation.test for case in cases if case.vendor == vendor})
             for vendor in ("sqlite", "postgresql")
@@ -80,13 +81,15 @@ class Copy:
         self._folder = folder
         self._urls = {"sqlite": "sqlite://:memory:", "postgresql": url}
         for name in COPIED:
-            source = ROOT_DIRECTORY / name
+            source = (like._folder if like else ROOT_DIRECTORY) / name
             if source.is_dir():
-                shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".demo*"))
+                ignored = [".demo*"] if like else ["__pycache__", ".demo*"]
+                shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns(*ignored))
             else:
                 shutil.copy(source, folder / name)
-        # Checked by content: what is mutated is compiled anew, the rest is not.
-        compile_dir(folder, quiet=1, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
+        if like is None:
+            # Checked by content: what is mutated is compiled anew, the rest is not.
+            compile_dir(folder, quiet=1, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
         # The copy comes first on the path, before an installed or linked package.
         environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
         self._runner = subprocess.Popen(
@@ -125,7 +128,7 @@ class Copy:
                 "DATABASE_URL": self._urls[vendor],
                 "TEST_SQLITE_FILE": str(self._folder / "test.sqlite3"),
                 "TEST_TIMEOUT": str(PATIENCE),
-                MADE: "" if tests == (OPENS_THE_DATABASE,) else "1",
+                MADE: "" if tests == (OPENS_THE_DATABASE,) else LEFT if vendor in self._left else "1",
             },
             "log": str(log),
             "timeout": timeout,
@@ -138,6 +141,7 @@ class Copy:
         self._runner.stdin.write(json.dumps(request) + "\n")
         self._runner.stdin.flush()
         status = int(json.loads(self._runner.stdout.readline()))
+        (self._left.add if status == TIMED_OUT else self._left.discard)(vendor)
         return status, log.read_text(errors="replace")
 
     def try_mutation(self, case: Case) -> str | None:
@@ -174,8 +178,11 @@ def main(words: list[str]) -> int:
         warm_process(Path(folder)) as served,
     ):
         os.environ[SERVED] = served
-        copies = [Copy(Path(folder) / str(number), _own(url, number), cases) for number in range(SIDE_BY_SIDE)]
+        copies: list[Copy] = []
         try:
+            for number in range(SIDE_BY_SIDE):
+                first = copies[0] if copies else None
+                copies.append(Copy(Path(folder) / str(number), _own(url, number), cases, like=first))
             if not _baseline(copies, cases):
                 return 1
             missed = _try_all(copies, cases)

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, FunctionType
 
+Functions = Mapping[str, Sequence[FunctionType]]
 
-def replace_bodies(file: str, old: str, new: str) -> bool:
+
+def loaded_functions() -> Functions:
+    """Return the loaded functions by the path of the file that they come from."""
+    found: defaultdict[str, list[FunctionType]] = defaultdict(list)
+    for thing in gc.get_objects():
+        if isinstance(thing, FunctionType):
+            found[thing.__code__.co_filename].append(thing)
+    return {str(Path(name).resolve()): functions for name, functions in found.items()}
+
+
+def replace_bodies(file: str, old: str, new: str, functions: Functions | None = None) -> bool:
     """Give the loaded functions of a module the bodies that they have in its new text.
 
     A file that is no module of Python has none, and is read when it is needed.
@@ -17,6 +29,7 @@ def replace_bodies(file: str, old: str, new: str) -> bool:
         file: the path of the module.
         old: the text that it was loaded from.
         new: its text now.
+        functions: those that are loaded, where they have been looked for: it takes longer than most tests.
 
     Returns:
         Whether a new import would have made nothing else of it. Otherwise nothing is replaced: what changed is carried
@@ -39,12 +52,12 @@ def replace_bodies(file: str, old: str, new: str) -> bool:
     outer = {".".join(one.co_qualname.split(".<locals>.")[:1]) for one, _ in changed}
     if any(names.count(name) > 1 for name in outer):
         return False
-    path, found = Path(file).resolve(), set()
-    for function in [thing for thing in gc.get_objects() if isinstance(thing, FunctionType)]:
-        code = function.__code__
-        if code.co_qualname in outer and Path(code.co_filename).resolve() == path:
-            function.__code__ = bodies[code.co_qualname]
-            found.add(code.co_qualname)
+    found = set()
+    for function in (loaded_functions() if functions is None else functions).get(str(Path(file).resolve()), ()):
+        name = function.__code__.co_qualname
+        if name in outer:
+            function.__code__ = bodies[name]
+            found.add(name)
     return found == outer
 
 

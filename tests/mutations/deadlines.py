@@ -154,7 +154,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         file="ultimat3_jobs/worker/loop.py",
         old="slots = max(0, self._bodies.slots - len(self._inflight))",
         new="slots = self._bodies.slots - len(self._inflight)",
-        test=f"{DEADLINES}a_burst_ends_where_no_thread_is_left",
+        test=f"{DEADLINES}fewer_threads_than_runs_are_no_room_for_another",
         vendors=SQLITE,
     ),
     Mutation(
@@ -177,7 +177,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         guard="deadlines: one that fails ends no other",
         file="ultimat3_jobs/worker/deadlines.py",
         old="        except BaseException as error:  # the",
-        new="        except ZeroDivisionError as error:  # the",
+        new="        except KeyError as error:  # the",
         test=f"{DEADLINES}whatever_goes_wrong_about_one_run_the_others_are_watched",
         vendors=SQLITE,
     ),
@@ -290,7 +290,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         file="ultimat3_jobs/sql/postgresql/progress.sql",
         old="WHERE j.claim_token = r.token AND j.state || '' = 'running'",
         new="WHERE j.state || '' = 'running'",
-        test=f"{RULES}TestFences::test_a_write_with_a_made_up_token_is_refused",
+        test=f"{PROGRESS}a_run_whose_job_was_taken_writes_nothing",
         vendors=POSTGRESQL,
     ),
     Mutation(
@@ -298,7 +298,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         file="ultimat3_jobs/sql/sqlite/progress.sql",
         old="    AND x_jobs.claim_token = mine.token\n",
         new="",
-        test=f"{RULES}TestFences::test_a_write_with_a_made_up_token_is_refused",
+        test=f"{PROGRESS}a_run_whose_job_was_taken_writes_nothing",
         vendors=SQLITE,
     ),
     Mutation(

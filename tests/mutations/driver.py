@@ -1016,7 +1016,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "        if fresh <= _last:\n            fresh = _last + 1 + int.from_bytes(os.urandom(_STEP_BITS // 8))\n",
         "",
         "tests/test_ids.py::test_ids_of_a_process_sort_in_the_order_they_were_made",
-        BOTH,
+        SQLITE,
     ),
     Mutation(
         "history: failure and history in one transaction (sweep)",

@@ -11,6 +11,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="tenant_id=definition.tenant_of(encoded.values),",
         new="tenant_id=None,",
         test="tests/test_keys.py::TestTheNamespaceOfAKey::test_two_tenants_never_meet_in_one_key",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="fingerprint",
@@ -33,6 +34,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old='if receipt.joined and on_conflict == "error":',
         new="if False:",
         test="tests/test_conflicts.py::test_on_conflict_error_refuses_outside_and_inside",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="an error asks for nothing",
@@ -54,6 +56,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="    _refuse_duplicates_within(requests, on_conflict)\n",
         new="",
         test="tests/test_enqueue_many.py::test_conflicts_inside_a_batch_are_refused_alike",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="batch all or nothing",
@@ -61,6 +64,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="            with transaction.atomic(using=alias):\n",
         new="            if True:\n",
         test="tests/test_enqueue_many.py::test_one_conflict_refuses_the_whole_batch",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="a batch that deadlocked starts over",
@@ -84,6 +88,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old='if get_settings().outbox.mode == "required" and not is_open:',
         new="if False:",
         test="tests/test_enqueue.py::test_required_mode_refuses_outside_a_transaction_and_stages_inside",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="staging in a transaction",

@@ -315,6 +315,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         test=f"{RULES}test_those_that_wait_in_vain_hold_up_nothing_behind_them",
         vendors=SQLITE,
     ),
+    Mutation(
+        guard="a burst ends behind the wake-ups of its relay",
+        file="ultimat3_jobs/worker/loop.py",
+        old="        with self._turn:\n            moved = relay_once(alias)",
+        new="        if True:\n            moved = relay_once(alias)",
+        test="tests/worker/test_events.py::test_a_burst_does_not_end_while_its_relay_is_about_to_wake_somebody",
+        vendors=SQLITE,
+    ),
     # The way through the outbox.
     Mutation(
         guard="the mode required holds for events",

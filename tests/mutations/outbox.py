@@ -135,6 +135,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old='        if mark["outcome"] == OutboxEntry.Outcome.SET_ASIDE:',
         new="        if False:",
         test="tests/outbox/test_relay.py::test_a_key_reused_with_another_input_is_set_aside_and_logged",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="times count from the staging",
@@ -142,6 +143,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="msgspec.convert(values, ",
         new='msgspec.convert(values | {"requested_at": None}, ',
         test="tests/outbox/test_relay.py::test_times_count_from_the_staging",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="the due time is that of the staging",
@@ -172,6 +174,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="        stage(alias, batch)\n",
         new="        transaction.on_commit(lambda batch=batch: stage(alias, batch), using=alias)\n",
         test="tests/outbox/test_relay_processes.py::test_work_of_a_process_killed_after_its_commit_is_moved",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="staged, not queued, in a transaction",
@@ -210,6 +213,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="for batch in batches(list(alike)):",
         new="for batch in [list(alike)]:",
         test="tests/outbox/test_relay.py::test_large_inputs_are_moved_in_parts",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="relaying all ends",
@@ -217,6 +221,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="    while moved >= get_settings().outbox.batch:",
         new="    while moved:",
         test="tests/outbox/test_relay.py::test_callers_who_keep_committing_do_not_hold_up_what_relays_all",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="a backlog is moved at once",
@@ -224,6 +229,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="relay_once(alias) >= get_settings",
         new="relay_once(alias) > get_settings",
         test="tests/test_jobs_relay_command.py::test_it_does_not_wait_between_the_batches_of_a_backlog",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="stopping waits for the move",
@@ -358,6 +364,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="return bounded(text, MAX_ERROR)",
         new="return text[:MAX_ERROR]",
         test="tests/outbox/test_poison.py::test_what_fails_for_no_clear_reason_is_set_aside_after_a_few_passes",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="an error that cannot be read",

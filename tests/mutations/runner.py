@@ -8,9 +8,12 @@ collected the tests of a database, and puts the mutated function bodies into the
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import importlib
 import json
 import os
+import resource
 import signal
 import sys
 import time
@@ -19,11 +22,14 @@ from typing import Any, NoReturn
 
 import pytest
 
-from tests.mutations.bodies import replace_bodies
+from tests.mutations.bodies import Functions, loaded_functions, replace_bodies
 from tests.warm import PRELOADED
 
 TIMED_OUT = -1
 NOT_SO = -2  # the change is one that a collected session cannot take over
+WORKS = 12  # seconds of a processor after which a run goes round in circles
+CLEANS_UP = 5  # seconds in which a test that has failed may clean up: what it waits for may be what it missed
+ENDED_HERE = {-signal.SIGXCPU, -signal.SIGALRM}  # by those two
 
 
 def serve() -> None:
@@ -79,9 +85,12 @@ class Serving:
     def __init__(self, requests: Any, answers: Any) -> None:
         self._requests = requests
         self._answers = answers
+        self._functions: Functions = {}
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Answer requests until they end."""
+        self._functions = loaded_functions()
+        gc.freeze()  # no fork looks through all of this, and copies it by doing so
         for line in self._requests:
             request = json.loads(line)
             status = _fork(request, lambda request=request: self._run(session, request))
@@ -92,9 +101,11 @@ class Serving:
         """Print why a test failed: the session's own summary never comes."""
         if report.failed:
             print(report.nodeid, report.longreprtext, sep="\n", flush=True)
+            signal.alarm(CLEANS_UP)
 
     def _run(self, session: pytest.Session, request: dict[str, Any]) -> int:
-        if request["old"] is not None and not replace_bodies(request["file"], request["old"], request["new"]):
+        change = (request["file"], request["old"], request["new"])
+        if request["old"] is not None and not replace_bodies(*change, self._functions):
             return NOT_SO
         tests = request["tests"]
         items = [item for item in session.items if any(_names(test, item.nodeid) for test in tests)]
@@ -116,6 +127,8 @@ def _fork(request: dict[str, Any], run: Callable[[], int]) -> int:
     child = os.fork()
     if child == 0:
         os.setsid()  # so that its own children end with it where it does not end in time
+        if request["old"] is not None or request["collected"] is None:
+            resource.setrlimit(resource.RLIMIT_CPU, (WORKS, WORKS + 5))
         _settle_in(request)
         _leave(run)
     deadline = time.monotonic() + request["timeout"]
@@ -123,10 +136,14 @@ def _fork(request: dict[str, Any], run: Callable[[], int]) -> int:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             status = os.waitstatus_to_exitcode(status)
-            return NOT_SO if status == NOT_SO % 256 else status
+            if status not in ENDED_HERE:
+                return NOT_SO if status == NOT_SO % 256 else status
+            break
         time.sleep(0.01)
-    os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(child, 0)
     return TIMED_OUT
 
 

@@ -230,11 +230,11 @@ MUTATIONS: tuple[Mutation, ...] = (
         )
     ),
     Mutation(
-        "burst: two passes of the housekeeping follow one another",
-        "ultimat3_jobs/worker/housekeeping.py",
-        "        with self._turn:\n",
-        "        if True:\n",
-        "tests/worker/test_housekeeping.py::test_two_passes_of_one_process_follow_one_another",
+        "burst: it does not end while one of its loops is about to wake a run",
+        "ultimat3_jobs/worker/loop.py",
+        "        with self._turn:\n            if self._options.relay:",
+        "        if True:\n            if self._options.relay:",
+        "tests/worker/test_burst.py::test_a_burst_does_not_end_while_its_relay_is_about_to_wake_what_it_met",
         SQLITE,
     ),
 )

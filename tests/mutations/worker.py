@@ -323,6 +323,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="            if last:\n                return False\n",
         new="            return False\n",
         test="tests/worker/test_settle.py::test_an_outcome_that_cannot_be_written_at_first_is_written_as_it_is",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="settle: on a fresh connection",
@@ -338,6 +339,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="return copy_context().run(_call, tenant, work)",
         new="return _call(tenant, work)",
         test="tests/worker/test_attempt.py::test_nothing_that_a_body_sets_is_seen_by_the_next",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="tenant: reset for a run without one",
@@ -345,6 +347,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="    install_tenant(tenant)\n",
         new="    if tenant:\n        install_tenant(tenant)\n",
         test="tests/worker/test_attempt.py::test_there_is_no_tenant_left_by_whatever_ran_before",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="tenant: scoping only where there is one",
@@ -352,6 +355,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="if tenant is None or path is None:",
         new="if path is None:",
         test="tests/worker/test_attempt.py::test_a_run_without_a_tenant_does_not_enter_the_projects_scoping",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="tenant: a swallowed exception is a failure",
@@ -359,6 +363,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="        raise failures[0]\n",
         new="        return None\n",
         test="tests/worker/test_attempt.py::test_a_scoping_that_keeps_an_exception_to_itself_does_not_make_the_work_succeed",
+        vendors=SQLITE,
     ),
     Mutation(
         guard="connections: spoilt ones are dropped",

@@ -80,7 +80,7 @@ def test_a_run_that_parks_before_the_publisher_commits_is_woken_by_it(background
     job = begun()
     assert asks(job).output is None
     publish("now")
-    pause = Pause("publish_events")
+    pause = Pause("mark")
 
     def relay() -> int:
         with pause:

@@ -181,7 +181,7 @@ def test_two_relays_beside_callers_move_everything_once(processes: Processes, ba
 
 
 def test_workers_and_writers_on_one_database_lose_no_job(processes: Processes) -> None:
-    writers, each = 2, 250
+    writers, each = 2, 100
     workers = [processes.django(WORK, jobs={"CONCURRENCY": 4}) for _ in range(4)]
     writing = [processes.django(WRITE, f"w{number}", str(each)) for number in range(writers)]
     for writer in writing:

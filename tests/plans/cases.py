@@ -135,7 +135,8 @@ def cases() -> list[Case]:
         Case("cancel", "cancel", {"rows": _rows([*ready, *(c.id.hex for c in runs)]), **who}, KEYS + RUNS, ID),
         Case("found", "found", {"rows": _rows([*ready, *dead])}, KEYS + RUNS, ID),
         _log("log_failures", dead, decision="retry"),
-        _log("log_repairs", dead, kind="retry", **who),
+        _log("log_repairs", dead, kind="retry", rule="", **who),
+        *_from_a_step([c.id.hex for c in runs]),
         Case("stage", "stage", {"rows": _requests(free)}, KEPT, frozenset(), returns=False),
         Case("pending", "pending", {"limit": KEYS}, KEYS, frozenset({"x_outbox_pending", "x_outbox_pkey"})),
         Case("clock", "clock", {}, 1, frozenset()),
@@ -204,7 +205,8 @@ def _events() -> Iterable[Case]:
     waiting = [row_id("waits", n) for n in range(1, KEYS + 1)]
     yield Case("look again", "look_again", {"rows": _rows(waiting)}, KEYS // 2, ID | EVENTS, KEYS)
     yield _wait("wait for any", 1, "", EXPIRED + 2 * HAD)
-    yield _wait("wait for a match", 1, "none-499")
+    # What the run has had may be read at once, and not event by event.
+    yield _wait("wait for a match", 1, "none-499", HAD)
     yield _wait("wait in vain", 2, "order-1")
     expiry = frozenset({"x_job_events_expiry", "x_job_events_pkey"})
     yield Case("prune events", "prune_events", {"limit": EXPIRED // 2}, EXPIRED // 2, expiry)
@@ -244,6 +246,15 @@ def _outbox(pending: Sequence[str], published: Sequence[str]) -> Iterable[Case]:
     behind = row_id("published", 10)
     yield Case("aged", "aged", {"after": behind, "limit": KEYS, "keep": 60.0}, KEYS, OUTBOX_ID)
     yield Case("prune", "prune", {"rows": _rows(published), "keep": 0.0}, KEYS, OUTBOX_ID)
+
+
+def _from_a_step(jobs: Sequence[str]) -> Iterable[Case]:
+    # The first of them has recorded waits; each of the others is looked at.
+    given, looked = {"rows": _rows(jobs), "name": "had-1"}, 4 * len(jobs)
+    indexes = ID | STEP_ID
+    yield Case("have step", "have_step", given, 1, indexes, looked)
+    yield Case("have step: that none has", "have_step", {**given, "name": "none"}, 0, indexes, looked)
+    yield Case("forget steps", "forget_steps", given, HAD, indexes, looked, returns=False)
 
 
 def _steps(claim: Claim) -> Iterable[Case]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 from django.db import OperationalError, transaction
 
+from tests.processes import TIMEOUT
 from tests.working import age, declare, row, run_due, states
 from ultimat3_jobs import Retry, Run
 from ultimat3_jobs.drivers.database.driver import DatabaseDriver
@@ -14,6 +16,7 @@ from ultimat3_jobs.models import OutboxEntry
 from ultimat3_jobs.records import ClaimedJob
 from ultimat3_jobs.worker import loop
 from ultimat3_jobs.worker.drain import Ending
+from ultimat3_jobs.worker.inflight import ActiveRun
 
 pytestmark = pytest.mark.usefixtures("queue")
 
@@ -102,3 +105,30 @@ def test_a_burst_whose_chores_fail_for_a_while_goes_on(
 
     assert row(queued).state == "done"
     assert any(r.message.startswith("jobs.worker.claim-failed") for r in caplog.records)
+
+
+def test_a_burst_does_not_end_while_its_relay_is_about_to_wake_what_it_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, looked = threading.Event(), threading.Event()
+    overlapped: list[bool] = []
+    claim = loop.claim
+
+    def relay_once(alias: str) -> int:
+        if not overlapped:
+            begun.set()
+            overlapped.append(looked.wait(0.3))
+        return 0
+
+    def relay_all() -> int:
+        looked.set()
+        return 0
+
+    def claim_behind(*given: Any, **options: Any) -> list[ActiveRun]:
+        assert begun.wait(TIMEOUT)  # the burst looks for the last time while its relay is on its way
+        return claim(*given, **options)
+
+    monkeypatch.setattr(loop, "relay_once", relay_once)
+    monkeypatch.setattr(loop, "relay_all", relay_all)
+    monkeypatch.setattr(loop, "claim", claim_behind)
+    run_due(concurrency=1)
+
+    assert overlapped == [False]

@@ -462,6 +462,16 @@ def test_each_abandoned_body_costs_no_slot_until_there_are_as_many_as_slots(capl
             one.go.set()
 
 
+def test_fewer_threads_than_runs_are_no_room_for_another() -> None:
+    """As for a moment where an abandoned run is being settled whose thread could not be replaced."""
+    _, (active,) = claimed(1)
+    worker = Worker(WorkerOptions(concurrency=1))
+    worker._inflight.add(active)
+
+    assert worker._bodies.slots == 0
+    assert worker._free() == 0
+
+
 def test_a_burst_ends_where_no_thread_is_left() -> None:
     stubborn = [Stubborn() for _ in range(2)]
     work = declare(lambda run, n: stubborn[n].body(run, n), timeout=SOON, retry=ONCE)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from datetime import timedelta
 
 import pytest
-from django.db import connection
 
-from tests.processes import TIMEOUT
 from tests.working import age, history, row, states
 from ultimat3_jobs import NO_TENANT, Retry, Run, job
 from ultimat3_jobs.drivers import get_driver
@@ -222,38 +219,3 @@ def test_a_job_that_lapsed_on_its_last_attempt_is_dead_with_the_reason(attempts:
     if state == "dead":
         assert job_row.stop == "worker-lost"
         assert job_row.last_error.endswith("verdict: dead (worker-lost): worker lost on the final attempt")
-
-
-def test_two_passes_of_one_process_follow_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    inside, let_go = threading.Event(), threading.Event()
-    passes: list[str] = []
-
-    class Slow(Eager):
-        def promote(self, *, limit: int) -> int:
-            first = not passes
-            passes.append("begins")
-            if first:
-                inside.set()
-                assert let_go.wait(TIMEOUT)
-            passes.append("ends")
-            return 0
-
-    house = keeping(Bell(), driver=Slow)
-    threads = [threading.Thread(target=in_a_thread, args=[house]) for _ in range(2)]
-    threads[0].start()
-    assert inside.wait(TIMEOUT)
-    threads[1].start()
-    threads[1].join(0.2)
-    let_go.set()
-    for thread in threads:
-        thread.join(TIMEOUT)
-
-    assert passes == ["begins", "ends"] * 2
-
-
-def in_a_thread(house: Housekeeping) -> None:
-    """Do a pass on a connection of its own."""
-    try:
-        house.tidy()
-    finally:
-        connection.close()

@@ -6,8 +6,9 @@ import asyncio
 import math
 import threading
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from decimal import Decimal
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 from django.db import connection, transaction
@@ -22,7 +23,7 @@ from ultimat3_jobs import Retry, Run
 from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.drivers.database.driver import DatabaseDriver
 from ultimat3_jobs.errors import InputInvalid
-from ultimat3_jobs.records import Progress
+from ultimat3_jobs.records import Progress, QueueSelection
 from ultimat3_jobs.testing import drain
 from ultimat3_jobs.vitals import Vitals
 from ultimat3_jobs.worker import progress
@@ -126,10 +127,14 @@ def test_what_a_run_tells_that_has_no_right_to_its_job_any_more_is_not_written(s
     assert stored(one) is None
 
 
-def test_a_run_whose_job_was_taken_writes_nothing() -> None:
+@pytest.mark.parametrize("again", [False, True])
+def test_a_run_whose_job_was_taken_writes_nothing(again: bool) -> None:
     inflight, (one,) = claimed(1)
     age(60, "visible_at")
     get_driver().sweep(limit=10)
+    if again:
+        lease = timedelta(seconds=30)
+        assert get_driver().claim(worker="w2", limit=1, lease=lease, queues=QueueSelection())
     one.run.progress(1)
 
     step(inflight)
@@ -170,21 +175,24 @@ def test_a_row_that_is_locked_is_left_for_the_next_time_and_no_other_waits(
     assert stored(locked) == {"done": 1, "total": None}
 
 
-class TakingTurns(DatabaseDriver):
+class TakingTurns(Noting):
     """Says of any database that its writers take turns."""
 
     one_writer = True  # type: ignore[assignment]
 
-    def progress(self, batch: Sequence[Progress]) -> NoReturn:
-        raise AssertionError("it would wait for the body")
-
 
 def test_where_writers_take_turns_progress_waits_for_no_atomic_body() -> None:
     inflight, (one, atomic) = claimed(2)
+    driver = TakingTurns()
     one.run.progress(1)
     atomic.is_atomic = True
 
-    step(inflight, TakingTurns())
+    step(inflight, driver)
+    assert driver.batches == []
+    atomic.is_atomic = False
+    step(inflight, driver)
+
+    assert stored(one) == {"done": 1, "total": None}
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ from ultimat3_jobs.models import Job as JobRow
 from ultimat3_jobs.records import Claim, ClaimedJob, Failure, Nack, QueueSelection, Suspension
 from ultimat3_jobs.states import Stop
 from ultimat3_jobs.testing.conformance.events import event
-from ultimat3_jobs.worker import settle as settle_module
-from ultimat3_jobs.worker.outcome import Buried, Outcome, Parked, Retrying, Succeeded
+from ultimat3_jobs.worker.outcome import Buried, Outcome, Parked, Retrying, Succeeded, Suspending
 from ultimat3_jobs.worker.settle import settle, settle_once
 
 pytestmark = pytest.mark.usefixtures("queue")
@@ -27,7 +26,8 @@ FAILURE = Failure("shop.DeclinedError", "shop.jobs.ship", "c" * 64, "declined\nv
 RETRYING = Retrying(FAILURE, timedelta(minutes=5))
 BURIED = Buried(FAILURE, Stop.EXHAUSTED, dead_letter=True)
 PARKED = Parked("unknown name", timedelta(minutes=1))
-OUTCOMES = [Succeeded("1"), RETRYING, BURIED, PARKED]
+WAITING = Suspending(Suspension(reason="waits for paid", event="paid", poll=3_600.0))
+OUTCOMES = [Succeeded("1"), RETRYING, BURIED, PARKED, WAITING]
 
 
 def a_claim() -> ClaimedJob:
@@ -137,7 +137,7 @@ def test_an_outcome_that_cannot_be_written_at_first_is_written_as_it_is(
     with connection.execute_wrapper(Failing(2)):
         assert settled(one, outcome)
 
-    state = {Succeeded: "done", Retrying: "delayed", Buried: "dead", Parked: "suspended"}[type(outcome)]
+    state = {Succeeded: "done", Retrying: "delayed", Buried: "dead"}.get(type(outcome), "suspended")
     assert row(one.claim.id).state == state
     assert len(history(one.claim.id)) == (1 if isinstance(outcome, Retrying | Buried) else 0)
     assert sum(r.message.startswith("jobs.worker.settle-retried") for r in caplog.records) == 2
@@ -210,26 +210,18 @@ def test_a_job_of_which_every_statement_fails_for_a_while_after_its_body_is_done
     assert states() == {"done": 1}
 
 
-def settled_as_waiting(monkeypatch: pytest.MonkeyPatch) -> ClaimedJob:
-    """Queue a job, claim it, and have its settlement suspend it until "paid"."""
+def test_a_run_that_waits_looks_for_its_event_once_it_is_parked() -> None:
     one = a_claim()
-    suspension = Suspension(reason="waits for paid", event="paid", poll=3_600.0)
-    monkeypatch.setattr(settle_module, "_nack", lambda job, outcome: Nack.suspend(job.claim, suspension))
-    return one
-
-
-def test_a_run_that_waits_looks_for_its_event_once_it_is_parked(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = settled_as_waiting(monkeypatch)
     get_driver().publish([event()])
 
-    assert settled(one, PARKED)
+    assert settled(one, WAITING)
     assert row(one.claim.id).state == "ready"
 
 
-def test_a_run_that_waits_in_vain_stays_parked(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = settled_as_waiting(monkeypatch)
+def test_a_run_that_waits_in_vain_stays_parked() -> None:
+    one = a_claim()
 
-    assert settled(one, PARKED)
+    assert settled(one, WAITING)
     assert row(one.claim.id).state == "suspended"
 
 
@@ -237,13 +229,13 @@ def test_a_run_that_does_not_wait_is_not_looked_for_again(monkeypatch: pytest.Mo
     one = a_claim()
     monkeypatch.setattr(DatabaseDriver, "look_again", None)
 
-    assert settled(one, PARKED)
+    assert settled(one, Suspending(Suspension(reason="sleeps", delay=60.0)))
 
 
 def test_a_look_that_fails_leaves_the_run_parked(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    one = settled_as_waiting(monkeypatch)
+    one = a_claim()
     nacks: list[object] = []
     nack = DatabaseDriver.nack
 
@@ -257,20 +249,17 @@ def test_a_look_that_fails_leaves_the_run_parked(
     monkeypatch.setattr(DatabaseDriver, "nack", count)
     monkeypatch.setattr(DatabaseDriver, "look_again", fail)
 
-    assert settled(one, PARKED)
+    assert settled(one, WAITING)
     assert len(nacks) == 1, "what is settled is not settled again"
     assert row(one.claim.id).state == "suspended"
-    assert [one.event for one in caplog.records if hasattr(one, "event")] == [
-        "jobs.event.look-failed",
-        "jobs.job.parked",
-    ]
+    assert [one.event for one in caplog.records if hasattr(one, "event")] == ["jobs.event.look-failed"]
 
 
 def test_in_a_callers_transaction_it_looks_there_and_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = settled_as_waiting(monkeypatch)
+    one = a_claim()
     get_driver().publish([event()])
     with transaction.atomic():
-        assert settle_once(get_driver(), one, PARKED)
+        assert settle_once(get_driver(), one, WAITING)
         assert row(one.claim.id).state == "ready"
 
     def fail(*_: object) -> int:
@@ -279,4 +268,4 @@ def test_in_a_callers_transaction_it_looks_there_and_raises(monkeypatch: pytest.
     two = get_driver().claim(worker="w2", limit=1, lease=timedelta(seconds=30), queues=QueueSelection())[0]
     monkeypatch.setattr(DatabaseDriver, "look_again", fail)
     with pytest.raises(OperationalError):
-        settle_once(get_driver(), two, PARKED)
+        settle_once(get_driver(), two, WAITING)

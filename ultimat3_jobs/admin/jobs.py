@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -15,10 +18,15 @@ from django.template.response import TemplateResponse
 from ultimat3_jobs.admin.lists import BoundedChangeList, ChoiceFilter, WorkColumns
 from ultimat3_jobs.admin.repairs import Repair, RepairingAdmin
 from ultimat3_jobs.aliases import queue_alias
+from ultimat3_jobs.errors import StepUnknown
 from ultimat3_jobs.inspection import repair
 from ultimat3_jobs.inspection.lists import Filters, Page, list_jobs, queues, search_jobs
 from ultimat3_jobs.inspection.masking import bounded, printable, shown
-from ultimat3_jobs.inspection.story import Story, failure_text, instant, overview, tell
+from ultimat3_jobs.inspection.moments import instant
+from ultimat3_jobs.inspection.preview import preview
+from ultimat3_jobs.inspection.step_texts import output_text, progress, progress_text, state_text, took_text, when_text
+from ultimat3_jobs.inspection.steps import MAX_STEPS
+from ultimat3_jobs.inspection.story import Story, failure_text, overview, repair_line, tell
 from ultimat3_jobs.models import Job, JobAttempt
 from ultimat3_jobs.states import LIVE, RETRYABLE, State
 
@@ -31,6 +39,12 @@ CANCEL = Repair(
     repair.cancel,
     "A cancelled job never runs again. One that is running stops at its next heartbeat; its body may go on until then.",
 )
+
+
+FROM_STEP = "from_step"
+FORGETS = "Steps that run again repeat what they did outside; an event that one of them had taken can be taken again."
+MAX_RESULT = 300
+"""Characters of a step's result that a page shows."""
 
 
 class StateFilter(ChoiceFilter):
@@ -104,6 +118,25 @@ class JobAdmin(WorkColumns, RepairingAdmin):
     def aliases(self) -> tuple[str, ...]:
         return (queue_alias(),)
 
+    def narrowed(self, request: HttpRequest, repair: Repair, ids: Sequence[UUID]) -> Repair:
+        """Return the action; a retry that names a step is one from that step, with its preview."""
+        step = request.POST.get(FROM_STEP)
+        if step is None or repair is not RETRY:
+            return repair
+        if len(ids) != 1:
+            raise StepUnknown(
+                f"a step is named for one job, and {len(ids)} were selected", fix="python manage.py jobs retry --help"
+            )
+        return replace(
+            repair,
+            move=partial(repair.move, from_step=step),
+            warning=f"{repair.warning} {FORGETS}",
+            narrowed_to=printable(f"from step {step!r}"),
+            fields=((FROM_STEP, step),),
+            options=f"--from-step {printable(shlex.quote(step))}",
+            preview=preview(ids[0], step),
+        )
+
     def summary(self, row: Job) -> str:
         return printable(f"{row.name}, key {row.idempotency_key}, {row.state}")
 
@@ -135,6 +168,9 @@ class JobAdmin(WorkColumns, RepairingAdmin):
             "story": story,
             "why": printable(story.why),
             "alarm": job.state in RETRYABLE,
+            "progress": _progress(job),
+            "steps": _steps(story),
+            "more_command": f"python manage.py jobs show {job.id} --steps {MAX_STEPS}",
             "facts": [(name, printable(value)) for name, value in _facts(job).items() if value],
             "input": printable(shown(job.input), lines=True),
             "result": None if job.result is None else printable(shown(job.result), lines=True),
@@ -146,6 +182,31 @@ class JobAdmin(WorkColumns, RepairingAdmin):
             "list_url": self._list_url(),
         }
         return TemplateResponse(request, "admin/ultimat3_jobs/job.html", context)
+
+
+def _steps(story: Story) -> list[dict[str, Any]]:
+    return [
+        {
+            "key": step.name,
+            "name": printable(step.name),
+            "kind": printable(step.kind),
+            "state": printable(state_text(step, story.now)),
+            "attempt": step.attempt,
+            "took": took_text(step),
+            "when": when_text(step),
+            "output": printable(output_text(step, MAX_RESULT)),
+        }
+        for step in story.steps
+    ]
+
+
+def _progress(job: Job) -> dict[str, str] | None:
+    found = progress(job)
+    if found is None:
+        return None
+    done, total = found
+    # As text: a template writes numbers as the reader's language does, and an attribute takes none of that.
+    return {"done": str(done), "total": "" if total is None else str(total), "text": progress_text(job)}
 
 
 def _facts(job: Job) -> dict[str, str]:
@@ -172,9 +233,8 @@ def _heading(attempt: JobAttempt) -> str:
         decided = f" ({attempt.decision}{following})" if attempt.decision else ""
         what = f"Attempt {attempt.attempt} failed at {instant(attempt.finished_at)}: {attempt.error_class}{decided}"
     else:
-        by = f" by {attempt.by}" if attempt.by else ""
-        reason = f": {attempt.reason}" if attempt.reason else ""
-        what = f"{attempt.kind.capitalize()} at {instant(attempt.finished_at)}{by}{reason}"
+        line = repair_line(attempt)
+        what = line[:1].upper() + line[1:]
     return printable(what)
 
 

@@ -18,6 +18,7 @@ from ultimat3_jobs.inspection.masking import printable
 from ultimat3_jobs.text import fault_of_text
 
 if TYPE_CHECKING:
+    from ultimat3_jobs.inspection.events import EventPage
     from ultimat3_jobs.inspection.lists import Page
     from ultimat3_jobs.inspection.staged import StagedPage
     from ultimat3_jobs.models import Job, OutboxEntry
@@ -29,10 +30,10 @@ BEFORE = "before"
 class BoundedChangeList(ChangeList):
     """Shows one page, as the subclass finds it, and a link to the next."""
 
-    found: Page | StagedPage
+    found: Page | StagedPage | EventPage
     older: str | None
 
-    def find(self, *, limit: int, before: UUID) -> tuple[Sequence[Model], Page | StagedPage]:
+    def find(self, *, limit: int, before: UUID) -> tuple[Sequence[Model], Page | StagedPage | EventPage]:
         """Return the rows of the page, and what was found."""
         raise NotImplementedError
 

@@ -17,8 +17,9 @@ from ultimat3_jobs.admin.repairs import Repair, RepairingAdmin
 from ultimat3_jobs.aliases import outbox_aliases
 from ultimat3_jobs.inspection import repair
 from ultimat3_jobs.inspection.masking import bounded, printable, shown
+from ultimat3_jobs.inspection.moments import instant
 from ultimat3_jobs.inspection.staged import StagedPage, list_staged, search_staged, staged_rows
-from ultimat3_jobs.inspection.story import instant, tell_staged
+from ultimat3_jobs.inspection.story import tell_staged
 from ultimat3_jobs.models import OutboxEntry
 
 RETRY = Repair("retry", "Handed to the relay again", repair.retry, "The relay tries to publish it again.")

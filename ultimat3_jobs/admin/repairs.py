@@ -19,8 +19,11 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from ultimat3_jobs.admin.lists import ReadOnlyAdmin
+from ultimat3_jobs.errors import JobsError
 from ultimat3_jobs.inspection.masking import printable
+from ultimat3_jobs.inspection.preview import Preview
 from ultimat3_jobs.inspection.repair import MAX_REASON, Outcome
+from ultimat3_jobs.inspection.steps import MAX_STEPS_SHOWN
 
 MAX_SELECTED = 100
 """Rows that one action takes. More are a matter for the command line, which works in batches."""
@@ -35,12 +38,20 @@ class Repair:
         done: what has been done afterwards: "Retried".
         move: does it.
         warning: what to know before it is confirmed.
+        narrowed_to: what of the rows it is about, where that is not the whole of them: "from step 'charge'".
+        fields: names and values that the confirmation sends along.
+        options: of the command that does the same.
+        preview: what it would do, to be shown before it is confirmed.
     """
 
     verb: str
     done: str
     move: Callable[..., list[Outcome]]
     warning: str
+    narrowed_to: str = ""
+    fields: tuple[tuple[str, str], ...] = ()
+    options: str = ""
+    preview: Preview | None = None
 
 
 class ReasonForm(forms.Form):
@@ -101,6 +112,14 @@ class RepairingAdmin(ReadOnlyAdmin):
                 f"At most {MAX_SELECTED} can be selected at once. Nothing was changed. For more there is the command "
                 f"line: python manage.py jobs {repair.verb} --help",
             )
+        return self._confirm(request, repair, ids)
+
+    def _confirm(self, request: HttpRequest, repair: Repair, ids: Sequence[UUID]) -> HttpResponse:
+        try:
+            repair = self.narrowed(request, repair, ids)
+        except JobsError as error:
+            self._tell(request, error)
+            return HttpResponseRedirect(self._page_url(ids[0]) if len(ids) == 1 else request.get_full_path())
         form = ReasonForm(request.POST if "confirmed" in request.POST else None)
         if not form.is_valid():
             return self._ask(request, repair, ids, form)
@@ -109,7 +128,7 @@ class RepairingAdmin(ReadOnlyAdmin):
     def _ask(self, request: HttpRequest, repair: Repair, ids: Sequence[UUID], form: ReasonForm) -> HttpResponse:
         names = self.opts.verbose_name if len(ids) == 1 else self.opts.verbose_name_plural
         rows = self.rows(ids)
-        button = f"{repair.verb.capitalize()} {len(ids)} {names}"
+        button = f"{repair.verb.capitalize()} {len(ids)} {names} {repair.narrowed_to}".strip()
         context = {
             **self.admin_site.each_context(request),
             "title": f"{button}?",
@@ -120,7 +139,8 @@ class RepairingAdmin(ReadOnlyAdmin):
             "form": form,
             "rows": [(one, self.summary(rows[one]) if one in rows else "deleted") for one in ids],
             "checkbox": ACTION_CHECKBOX_NAME,
-            "command": f"python manage.py jobs {repair.verb} {' '.join(map(str, ids))}",
+            "command": f"python manage.py jobs {repair.verb} {' '.join(map(str, ids))} {repair.options}".strip(),
+            "preview": repair.preview and _groups(repair.preview),
             "action_url": self._list_url(),
             "back_url": self._page_url(ids[0]) if len(ids) == 1 else self._list_url(),
         }
@@ -135,9 +155,10 @@ class RepairingAdmin(ReadOnlyAdmin):
         for one in outcomes:
             if one.done:
                 self.message_user(request, f"{one.id}: {one.verdict}", messages.SUCCESS)
+            elif one.error:
+                self._tell(request, one.error)
             else:
-                why = f"{one.error.cause}. What to do: {one.error.fix}" if one.error else str(one.verdict)
-                self.message_user(request, printable(why), messages.ERROR)
+                self.message_user(request, str(one.verdict), messages.ERROR)
         return HttpResponseRedirect(self._page_url(ids[0]) if len(ids) == 1 else self._list_url())
 
     def _repair(self, request: HttpRequest, repair: Repair, ids: Sequence[UUID], reason: str) -> Sequence[Outcome]:
@@ -149,8 +170,17 @@ class RepairingAdmin(ReadOnlyAdmin):
             rows = self.rows([one.id for one in outcomes if one.done])
             for one in outcomes:
                 if one.id in rows:
-                    self.log_change(request, rows[one.id], f"{repair.done}. {reason}".strip())
+                    done = f"{repair.done} {repair.narrowed_to}".strip()
+                    self.log_change(request, rows[one.id], f"{done}. {reason}".strip())
         return outcomes
+
+    def narrowed(self, request: HttpRequest, repair: Repair, ids: Sequence[UUID]) -> Repair:
+        """Return the action as it is asked for: of the whole rows, unless a subclass knows of parts.
+
+        Raises:
+            JobsError: where what is asked for cannot be done.
+        """
+        return repair
 
     def rows(self, ids: Sequence[UUID]) -> Mapping[UUID, Model]:
         """Return the rows of these ids, as far as they are there."""
@@ -164,6 +194,9 @@ class RepairingAdmin(ReadOnlyAdmin):
         """Say in a line what a row is, for the confirmation."""
         return printable(str(row))
 
+    def _tell(self, request: HttpRequest, error: JobsError) -> None:
+        self.message_user(request, printable(f"{error.cause}. What to do: {error.fix}"), messages.ERROR)
+
     def _back(self, request: HttpRequest, message: str) -> HttpResponse:
         self.message_user(request, message, messages.WARNING)
         return HttpResponseRedirect(request.get_full_path())
@@ -173,6 +206,15 @@ class RepairingAdmin(ReadOnlyAdmin):
 
     def _page_url(self, row: UUID) -> str:
         return reverse(f"{self.admin_site.name}:{self.opts.app_label}_{self.opts.model_name}_change", args=[row])
+
+
+def _groups(preview: Preview) -> list[tuple[str, int, list[tuple[str, str]], int]]:
+    """Return what would be skipped and what would be done again: title, count, the steps shown, how many more."""
+    groups = []
+    for title, steps in (("Skipped, with the results they have", preview.kept), ("Done again", preview.again)):
+        shown = [(printable(name), printable(kind)) for name, kind in steps[:MAX_STEPS_SHOWN]]
+        groups.append((title, len(steps), shown, len(steps) - len(shown)))
+    return groups
 
 
 @admin.action(description="")

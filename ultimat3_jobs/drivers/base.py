@@ -167,8 +167,12 @@ class Driver(ABC):
         """
         raise NotImplementedError
 
-    def retry(self, ids: Sequence[UUID], *, by: str = "", reason: str = "") -> list[RetryVerdict]:
+    def retry(
+        self, ids: Sequence[UUID], *, by: str = "", reason: str = "", from_step: str | None = None
+    ) -> list[RetryVerdict]:
         """Start dead letters again, their attempts anew, history kept; one verdict each. Needs INTROSPECT.
+
+        What they recorded is kept and not done again, but for what `from_step` names. The history says so.
 
         Of several dead letters of one key the newest (by id) is started. A key that is held, or taken meanwhile, keeps
         its dead letter from starting and no other.
@@ -177,6 +181,8 @@ class Driver(ABC):
             ids: of the dead letters.
             by: who asked; longer text than 255 characters is cut, as `reason` is.
             reason: why.
+            from_step: forget the recorded step of this name and all that was recorded after it, in the same
+                transaction: they are done again. A letter that has not recorded it is not started. Needs STEPS.
         """
         raise NotImplementedError
 

@@ -9,8 +9,9 @@ from uuid import UUID
 
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.drivers import get_driver
-from ultimat3_jobs.errors import JobsError, NotCancellable, NotRetryable, UnknownJob
+from ultimat3_jobs.errors import JobsError, NotCancellable, NotRetryable, StepUnknown, UnknownJob
 from ultimat3_jobs.inspection.staged import staged_rows
+from ultimat3_jobs.inspection.steps import recorded_names, unknown_step
 from ultimat3_jobs.models import Job, OutboxEntry
 from ultimat3_jobs.outbox.repair import retry_set_aside
 from ultimat3_jobs.records import CancelVerdict, RetryVerdict
@@ -41,24 +42,32 @@ class Outcome:
     error: JobsError | None = None
 
 
-def retry(ids: Sequence[UUID], *, by: str, reason: str) -> list[Outcome]:
+def retry(ids: Sequence[UUID], *, by: str, reason: str, from_step: str | None = None) -> list[Outcome]:
     """Start dead letters again, and hand outbox rows that were set aside to the relay again; one outcome for each id.
 
     Args:
         ids: of jobs or of outbox rows, mixed.
         by: who asks; kept in the history.
         reason: why; kept in the history.
+        from_step: of jobs, the recorded step from which on everything is done again; one that has not recorded it is
+            refused, as are outbox rows, which have no steps. None: what is recorded is kept.
     """
-    verdicts = _in_batches(ids, lambda batch: get_driver().retry(batch, by=by, reason=reason))
+    verdicts = _in_batches(ids, lambda batch: get_driver().retry(batch, by=by, reason=reason, from_step=from_step))
     missing = [one for one, verdict in zip(ids, verdicts, strict=True) if verdict is RetryVerdict.NOT_FOUND]
     staged = staged_rows(missing)
-    again = list(dict.fromkeys(one for one in missing if one in staged))
+    again = [] if from_step is not None else list(dict.fromkeys(one for one in missing if one in staged))
     handed_on = dict(zip(again, retry_set_aside(again, by=by, reason=reason), strict=True))
     jobs = _rows(one for one, verdict in zip(ids, verdicts, strict=True) if verdict is RetryVerdict.NOT_RETRYABLE)
+    without = [one for one, verdict in zip(ids, verdicts, strict=True) if verdict is RetryVerdict.NO_STEP]
+    known = _known_steps(without[0]) if len(without) == 1 else None  # of many it would be a query each
     outcomes = []
     for one, verdict in zip(ids, verdicts, strict=True):
-        if verdict is not RetryVerdict.NOT_FOUND:
+        if verdict is RetryVerdict.NO_STEP and from_step is not None:
+            outcomes.append(Outcome(one, False, verdict, unknown_step(one, from_step, known)))
+        elif verdict is not RetryVerdict.NOT_FOUND:
             outcomes.append(_retried(one, verdict, jobs.get(one)))
+        elif one in staged and from_step is not None:
+            outcomes.append(_without_steps(staged[one], from_step))
         elif one in staged:
             outcomes.append(_handed_on(staged[one], handed_on[one]))
         else:
@@ -81,13 +90,19 @@ def _rows(ids: Iterable[UUID]) -> dict[UUID, Job]:
     return Job.objects.using(queue_alias()).only("name", "state").in_bulk(list(ids))
 
 
+def _known_steps(job_id: UUID) -> list[str]:
+    run_id = Job.objects.using(queue_alias()).values_list("run_id", flat=True).filter(pk=job_id).first()
+    return [] if run_id is None else [name for name, _seq, _kind in recorded_names(run_id)]
+
+
 def _retried(job_id: UUID, verdict: RetryVerdict, job: Job | None) -> Outcome:
     if verdict is RetryVerdict.RETRIED:
         return Outcome(job_id, True, verdict)
-    return Outcome(job_id, False, verdict, _not_retryable(job_id, verdict, job))
+    return Outcome(job_id, False, verdict, not_retryable(job_id, verdict, job))
 
 
-def _not_retryable(job_id: UUID, verdict: RetryVerdict, job: Job | None) -> JobsError:
+def not_retryable(job_id: UUID, verdict: RetryVerdict, job: Job | None) -> JobsError:
+    """Return why a job cannot be started again, and what can be done about it."""
     again = f"python manage.py jobs retry {job_id}"
     if verdict is RetryVerdict.SUPERSEDED:
         return NotRetryable(
@@ -105,6 +120,14 @@ def _not_retryable(job_id: UUID, verdict: RetryVerdict, job: Job | None) -> Jobs
             fix=f"enqueue {job.name} again" if job.state in ("done", "cancelled") else f"{again}  # once it is dead",
         )
     return NotRetryable(f"job {job_id} was not retried: {verdict}", fix=f"python manage.py jobs show {job_id}")
+
+
+def _without_steps(entry: OutboxEntry, from_step: str) -> Outcome:
+    error = StepUnknown(
+        f"{entry.id} is staged work and has recorded no step {from_step!r}",
+        fix=f"python manage.py jobs show {entry.job_id or entry.id}",
+    )
+    return Outcome(entry.id, False, RetryVerdict.NO_STEP, error)
 
 
 def _handed_on(entry: OutboxEntry, verdict: RetryVerdict) -> Outcome:

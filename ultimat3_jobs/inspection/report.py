@@ -9,8 +9,11 @@ from uuid import UUID
 from ultimat3_jobs.errors import JobsError
 from ultimat3_jobs.inspection.lists import COLUMNS, Page
 from ultimat3_jobs.inspection.masking import masked
+from ultimat3_jobs.inspection.preview import Preview, preview_command
 from ultimat3_jobs.inspection.repair import Outcome
 from ultimat3_jobs.inspection.staged import StagedPage, staged_command
+from ultimat3_jobs.inspection.step_texts import Waits, waits
+from ultimat3_jobs.inspection.steps import RecordedStep
 from ultimat3_jobs.inspection.story import StagedStory, Story
 from ultimat3_jobs.models import Job, JobAttempt, OutboxEntry
 from ultimat3_jobs.states import LIVE, RETRYABLE
@@ -26,6 +29,10 @@ _ATTEMPT = (
     "kind", "attempt", "worker", "release", "error_class", "message", "traceback", "rule", "decision", "by", "reason",
     "started_at", "finished_at", "next_run_at",
 )  # fmt: skip
+_STEP = (
+    "name", "seq", "kind", "state", "attempt", "until", "started_at", "finished_at", "seconds", "output", "output_size",
+)  # fmt: skip
+_WAITS = ("event", "match", "until", "poll")
 _ENTRY = (
     "id", "kind", "name", "queue", "tenant_id", "idempotency_key", "outcome", "job_id", "attempts", "error",
     "enqueued_by", "staged_at", "published_at", "run_at",
@@ -63,6 +70,7 @@ def story(told: Story | StagedStory) -> dict[str, Any]:
     if isinstance(told, StagedStory):
         entry = {**_fields(told.entry, _ENTRY), "input": masked(told.entry.input)}
         return {"staged": entry, "why": told.why, "commands": commands}
+    found = waits(told.job)
     return {
         "job": {
             **job(told.job),
@@ -74,7 +82,22 @@ def story(told: Story | StagedStory) -> dict[str, Any]:
         "holder": _plain(told.holder),
         "attempts": [_fields(attempt, _ATTEMPT) for attempt in told.attempts],
         "more_attempts": told.more_attempts,
+        "steps": [{**_fields(step, _STEP), "is_over": step.is_over(told.now)} for step in told.steps],
+        "more_steps": told.more_steps,
+        "waits_for": None if found is None else _fields(found, _WAITS),
         "commands": commands,
+    }
+
+
+def preview(one: Preview) -> dict[str, Any]:
+    """What a retry would do, with the command that does it."""
+    return {
+        "id": str(one.id),
+        "name": one.name,
+        "from_step": one.from_step,
+        "kept": [{"name": name, "kind": kind} for name, kind in one.kept],
+        "again": [{"name": name, "kind": kind} for name, kind in one.again],
+        "command": preview_command(one),
     }
 
 
@@ -88,7 +111,7 @@ def error(raised: JobsError) -> dict[str, Any]:
     return {"code": raised.code, "cause": raised.cause, "fix": raised.fix, "docs": raised.docs}
 
 
-def _fields(row: Job | JobAttempt | OutboxEntry, names: tuple[str, ...]) -> dict[str, Any]:
+def _fields(row: Job | JobAttempt | OutboxEntry | RecordedStep | Waits, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: _plain(getattr(row, name)) for name in names}
 
 

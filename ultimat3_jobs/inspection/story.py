@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 from ultimat3_jobs import registry
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.drivers.database.rows import encode, parse_instant, uuid
+from ultimat3_jobs.inspection.moments import instant, span
 from ultimat3_jobs.inspection.staged import staged_rows
+from ultimat3_jobs.inspection.step_texts import why_suspended
+from ultimat3_jobs.inspection.steps import MAX_STEPS_SHOWN, RecordedStep, last_steps
 from ultimat3_jobs.models import Job, JobAttempt, OutboxEntry
 from ultimat3_jobs.sql import run
 from ultimat3_jobs.states import LIVE, RETRYABLE, State, Stop
@@ -35,6 +39,9 @@ class Story:
         why: what keeps it from running or made it end, in a sentence or two.
         attempts: failures, retries and cancels, the newest first, bounded.
         more_attempts: there are older ones.
+        steps: what its run has recorded, in that order: the last ones, bounded.
+        more_steps: there are earlier ones.
+        now: the time of the queue's database when it was told.
         holder: the job that has taken its key since it died, if there is one.
         commands: the command line that mends it, with what each line does; the most likely one first.
     """
@@ -43,6 +50,9 @@ class Story:
     why: str
     attempts: list[JobAttempt]
     more_attempts: bool
+    steps: list[RecordedStep]
+    more_steps: bool
+    now: datetime
     holder: UUID | None
     commands: list[tuple[str, str]]
 
@@ -62,8 +72,13 @@ def clock() -> datetime:
     return parse_instant(text)
 
 
-def tell(job_id: UUID) -> Story | StagedStory | None:
-    """Return the story of a job, else of the outbox row of this id, else None."""
+def tell(job_id: UUID, *, steps: int = MAX_STEPS_SHOWN) -> Story | StagedStory | None:
+    """Return the story of a job, else of the outbox row of this id, else None.
+
+    Args:
+        job_id: of the job or the row.
+        steps: recorded steps at most, of the last.
+    """
     alias = queue_alias()
     job = Job.objects.using(alias).filter(pk=job_id).first()
     if job is None:
@@ -72,13 +87,18 @@ def tell(job_id: UUID) -> Story | StagedStory | None:
     history = JobAttempt.objects.using(alias).filter(job_id=job_id).order_by("-id")
     attempts = list(history[: MAX_ATTEMPTS_SHOWN + 1])
     holder = _holder(job) if job.state in RETRYABLE else None
+    recorded, more_steps = last_steps(job.run_id, limit=steps)
+    now = clock()
     return Story(
         job=job,
-        why=_why(job, holder, clock()),
+        why=_why(job, holder, now),
         attempts=attempts[:MAX_ATTEMPTS_SHOWN],
         more_attempts=len(attempts) > MAX_ATTEMPTS_SHOWN,
+        steps=recorded,
+        more_steps=more_steps,
+        now=now,
         holder=holder,
-        commands=_commands(job, holder),
+        commands=_commands(job, holder, recorded),
     )
 
 
@@ -113,9 +133,12 @@ def overview(job: Job) -> str:
     return ""
 
 
-def instant(moment: datetime | None) -> str:
-    """Return an instant as people read it: UTC, to the second."""
-    return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+def repair_line(attempt: JobAttempt) -> str:
+    """Return who retried or cancelled a job, when, from which step, and why, from its history."""
+    step = f" from step {attempt.rule!r}" if attempt.kind == "retry" and attempt.rule else ""
+    by = f" by {attempt.by}" if attempt.by else ""
+    reason = f": {attempt.reason}" if attempt.reason else ""
+    return f"{attempt.kind}{step} at {instant(attempt.finished_at)}{by}{reason}"
 
 
 def failure_text(attempt: JobAttempt) -> str:
@@ -146,8 +169,7 @@ def _why(job: Job, holder: UUID | None, now: datetime) -> str:
         case State.RUNNING:
             told = _why_running(job, now)
         case State.SUSPENDED:
-            reason = job.park_reason or "no reason was kept"
-            told = f"It is parked: {reason}. It is looked at again at {instant(job.run_at)}."
+            told = why_suspended(job)
         case State.DONE:
             told = f"It ended well at {instant(job.finished_at)}, on attempt {job.attempt}."
         case State.CANCELLED:
@@ -181,7 +203,8 @@ def _why_delayed(job: Job, now: datetime) -> str:
         told += f"; the next one is due at {instant(job.run_at)}"
     else:
         told = f"It was asked for later: it is due at {instant(job.run_at)}"
-    return f"{told}{', when a worker next looks' if job.run_at <= now else f', in {_span(job.run_at - now)}'}."
+    left = (job.run_at - now).total_seconds()
+    return f"{told}{', when a worker next looks' if left <= 0 else f', in {span(left)}'}."
 
 
 def _why_running(job: Job, now: datetime) -> str:
@@ -212,15 +235,7 @@ def _stop(job: Job) -> str:
     return _STOPS.get(job.stop, job.stop or "no reason was kept")  # type: ignore[call-overload, no-any-return]
 
 
-def _span(length: timedelta) -> str:
-    seconds = int(length.total_seconds())
-    for unit, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= 2 * unit:
-            return f"{seconds // unit} {name}"
-    return f"{seconds} s"
-
-
-def _commands(job: Job, holder: UUID | None) -> list[tuple[str, str]]:
+def _commands(job: Job, holder: UUID | None, steps: list[RecordedStep]) -> list[tuple[str, str]]:
     if job.state in LIVE:
         return [(f"python manage.py jobs cancel {job.id}", "stops it for good")]
     if job.state not in RETRYABLE:
@@ -231,6 +246,9 @@ def _commands(job: Job, holder: UUID | None) -> list[tuple[str, str]]:
     elif job.cause:
         alike = f"python manage.py jobs retry --cause {job.cause}"
         commands.append((alike, "lists those that failed alike; with --write they are retried"))
+    if steps:
+        looked = f"python manage.py jobs retry {job.id} --from-step {shlex.quote(steps[-1].name)} --preview"
+        commands.append((looked, "shows what a retry from that step would do again; any recorded step can be named"))
     return commands
 
 

@@ -6,8 +6,12 @@ from collections.abc import Iterable, Iterator
 
 from ultimat3_jobs.inspection.lists import Page
 from ultimat3_jobs.inspection.masking import bounded, printable, shown
+from ultimat3_jobs.inspection.moments import instant
+from ultimat3_jobs.inspection.preview import Preview, preview_command
 from ultimat3_jobs.inspection.staged import StagedPage, staged_command
-from ultimat3_jobs.inspection.story import StagedStory, Story, failure_text, instant, overview
+from ultimat3_jobs.inspection.step_texts import output_text, progress_text, state_text, took_text, when_text
+from ultimat3_jobs.inspection.steps import MAX_STEPS_SHOWN
+from ultimat3_jobs.inspection.story import StagedStory, Story, failure_text, overview, repair_line
 from ultimat3_jobs.models import Job, JobAttempt, OutboxEntry
 from ultimat3_jobs.states import RETRYABLE
 
@@ -41,6 +45,24 @@ def staged_page(listed: StagedPage) -> str:
     return "\n".join([*lines, *filter(None, [rest(listed)])])
 
 
+def preview(one: Preview) -> str:
+    """What a retry would do, and the command that does it."""
+    return "\n".join(_preview(one))
+
+
+def _preview(one: Preview) -> Iterator[str]:
+    begins = "as it stands" if one.from_step is None else f"from step {one.from_step!r}"
+    yield f"{one.id}  {printable(one.name)}  {printable(begins)}"
+    for what, steps in (("skipped, their results are kept", one.kept), ("done again", one.again)):
+        yield f"  {what}: {len(steps)}"
+        shown = steps[:MAX_STEPS_SHOWN]
+        yield from (f"    {printable(kind):<6}  {printable(name)}" for name, kind in shown)
+        if len(steps) > len(shown):
+            yield f"    ... and {len(steps) - len(shown)} more"
+    yield "  Steps that are not recorded yet run when their turn comes. Nothing was changed; this does it:"
+    yield f"    {printable(preview_command(one))}"
+
+
 def rest(listed: Page | StagedPage) -> str:
     """How to go on where a list is not the whole of it, or nothing."""
     if listed.before is None:
@@ -68,6 +90,7 @@ def _job(told: Story) -> Iterator[str]:
             "tenant": "(none)" if job.tenant_id is None else job.tenant_id,
             "key": job.idempotency_key,
             "attempt": f"{job.attempt} of {job.max_attempts}",
+            "progress": progress_text(job),
             "stop": job.stop,
             "cause": job.cause,
             "due": instant(job.run_at),
@@ -81,12 +104,34 @@ def _job(told: Story) -> Iterator[str]:
     yield from _block("input", shown(job.input))
     if job.result is not None:
         yield from _block("result", shown(job.result))
+    yield from _steps(told)
     if job.last_error and not any(attempt.kind == "failure" for attempt in told.attempts):
         yield from _block("last error", bounded(job.last_error))
     for attempt in told.attempts:
         yield from _attempt(attempt)
     if told.more_attempts:
         yield f"... older attempts are left out; the newest {len(told.attempts)} are shown"
+
+
+def _steps(told: Story) -> Iterator[str]:
+    if not told.steps:
+        return
+    yield "steps, in the order of recording:"
+    if told.more_steps:
+        yield f"    ... earlier steps are left out; the last {len(told.steps)} are shown, --steps shows more"
+    rows = [("NAME", "KIND", "STATE", "ATTEMPT", "TOOK", "WHEN", "RESULT")]
+    for step in told.steps:
+        cells = (
+            step.name,
+            step.kind,
+            state_text(step, told.now),
+            str(step.attempt),
+            took_text(step) or "-",
+            when_text(step) or "-",
+            output_text(step, MAX_CELL),
+        )
+        rows.append(tuple(map(_cell, cells)))  # type: ignore[arg-type]
+    yield from (f"    {line}" for line in _table(rows, [""] * len(rows)))
 
 
 def _staged(told: StagedStory) -> Iterator[str]:
@@ -113,9 +158,7 @@ def _staged(told: StagedStory) -> Iterator[str]:
 def _attempt(attempt: JobAttempt) -> Iterator[str]:
     yield ""
     if attempt.kind != "failure":
-        by = f" by {printable(attempt.by)}" if attempt.by else ""
-        reason = f": {printable(attempt.reason)}" if attempt.reason else ""
-        yield f"{printable(attempt.kind)} at {instant(attempt.finished_at)}{by}{reason}"
+        yield printable(repair_line(attempt))
         return
     following = f", next due {instant(attempt.next_run_at)}" if attempt.next_run_at else ""
     yield (

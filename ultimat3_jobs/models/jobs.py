@@ -167,7 +167,7 @@ class JobAttempt(models.Model):
     error_class = models.CharField(max_length=255, db_default="")
     message = models.TextField(db_default="")
     traceback = models.TextField(db_default="")
-    rule = models.CharField(max_length=255, db_default="")  # what classified the error
+    rule = models.CharField(max_length=255, db_default="")  # what classified the error; the step a retry began from
     decision = models.CharField(max_length=32, db_default="")  # what was done about it
     by = models.CharField(max_length=255, db_default="")  # who retried or cancelled
     reason = models.CharField(max_length=255, db_default="")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 
 from ultimat3_jobs.drivers import Driver
@@ -37,9 +36,6 @@ class Housekeeping:
         self._swept_at: float | None = None
         self._seen: list[Lapse] = []
         self._waited = False
-        # A burst asks for a pass beside those of the loop: what one of them has under way is invisible to the other,
-        # and must be there before the burst decides that nothing is left.
-        self._turn = threading.Lock()
 
     def tidy(self, *, last: bool = False) -> bool:
         """Do one pass; return whether there is more at once.
@@ -47,10 +43,6 @@ class Housekeeping:
         Args:
             last: no pass may follow: sweep in this one, due or not, and also what was not seen before.
         """
-        with self._turn:
-            return self._tidy(last=last)
-
-    def _tidy(self, *, last: bool) -> bool:
         began_at = monotonic()
         ready = promoted = self._driver.promote(limit=BATCH)
         self._waited = self._waited or monotonic() - began_at > LONG_WAIT

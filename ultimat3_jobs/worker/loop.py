@@ -7,6 +7,7 @@ import itertools
 import logging
 import queue
 import threading
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from uuid import uuid4
@@ -90,6 +91,8 @@ class Worker:
         )
         self._housekeeping = Housekeeping(self._driver, sweep_every=self._heartbeat.interval, on_ready=self._wake)
         self._pruner = Pruner()
+        # A burst ends where nothing is due: not while one of its loops is about to wake what a pass has met.
+        self._turn: AbstractContextManager[object] = threading.Lock() if options.burst else contextlib.nullcontext()
 
     def stop(self) -> None:
         """Ask the worker to drain; asked a second time, to end at once. Safe in a signal handler."""
@@ -212,10 +215,11 @@ class Worker:
 
     def _claim_after_chores(self, free: int) -> int:
         """Burst mode: do all that can make work due, and only then look whether any is."""
-        if self._options.relay:
-            relay_all()
-        while self._housekeeping.tidy(last=True):
-            pass
+        with self._turn:
+            if self._options.relay:
+                relay_all()
+            while self._housekeeping.tidy(last=True):
+                pass
         return self._claim(free)
 
     def _gather(self) -> None:
@@ -240,10 +244,12 @@ class Worker:
 
     def _keep_house(self) -> bool:
         # In one thread, which is one connection: pruning never raises.
-        return self._housekeeping.tidy() | self._pruner.step()
+        with self._turn:
+            return self._housekeeping.tidy() | self._pruner.step()
 
     def _relay(self, alias: str) -> bool:
-        moved = relay_once(alias)
+        with self._turn:
+            moved = relay_once(alias)
         if moved:
             self._wake()
         return moved >= self._settings.outbox.batch

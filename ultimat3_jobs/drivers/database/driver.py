@@ -142,8 +142,10 @@ class DatabaseDriver(Driver):
             )
         return found
 
-    def retry(self, ids: Sequence[UUID], *, by: str = "", reason: str = "") -> list[RetryVerdict]:
-        return repairs.retry(queue_alias(), ids, by=by, reason=reason) if ids else []
+    def retry(
+        self, ids: Sequence[UUID], *, by: str = "", reason: str = "", from_step: str | None = None
+    ) -> list[RetryVerdict]:
+        return repairs.retry(queue_alias(), ids, by=by, reason=reason, from_step=from_step) if ids else []
 
     def cancel(self, ids: Sequence[UUID], *, by: str = "", reason: str = "") -> list[CancelVerdict]:
         return repairs.cancel(queue_alias(), ids, by=by, reason=reason) if ids else []

@@ -12,7 +12,7 @@ from ultimat3_jobs.drivers.database import rows
 from ultimat3_jobs.records import CancelVerdict, RetryVerdict
 from ultimat3_jobs.sql import run
 from ultimat3_jobs.states import RETRYABLE
-from ultimat3_jobs.text import bounded
+from ultimat3_jobs.text import bounded, storable
 
 MAX_ATTRIBUTION = 255  # characters of who and why
 
@@ -24,22 +24,26 @@ class Found(NamedTuple):
     namespace: tuple[str, str, str]
 
 
-def retry(alias: str, ids: Sequence[UUID], *, by: str, reason: str) -> list[RetryVerdict]:
+def retry(alias: str, ids: Sequence[UUID], *, by: str, reason: str, from_step: str | None = None) -> list[RetryVerdict]:
     """Start dead letters again; one verdict each, in their order."""
-    asked = list(dict.fromkeys(ids))
+    every = list(dict.fromkeys(ids))
+    step = None if from_step is None else storable(from_step)
+    # Should somebody else start one of them meanwhile, and it die again without the step, there is nothing to forget.
+    asked = every if step is None else _with_step(alias, every, step)
     # For itself: a row of whoever held a key until now is not kept locked while another key is waited for.
     run(alias, "release_keys_for", {"rows": _batch(asked)})
     # The newest first: of one key it is the first to start, also where the batch has to be taken apart.
-    started = _start(alias, sorted(asked, reverse=True), by=by, reason=reason)
-    found = _find(alias, asked)
+    started = _start(alias, sorted(asked, reverse=True), by=by, reason=reason, step=step)
+    found = _find(alias, every)
     started_keys = {found[job_id].namespace for job_id in started if job_id in found}
+    able = set(asked)
     verdicts = []
     for job_id in ids:
         if job_id in started:
             started.discard(job_id)  # asked for twice it starts once
             verdicts.append(RetryVerdict.RETRIED)
         else:
-            verdicts.append(_why_not(found.get(job_id), started_keys))
+            verdicts.append(_why_not(found.get(job_id), started_keys, able=job_id in able))
     return verdicts
 
 
@@ -62,8 +66,13 @@ def cancel(alias: str, ids: Sequence[UUID], *, by: str, reason: str) -> list[Can
     return verdicts
 
 
-def _start(alias: str, ids: list[UUID], *, by: str, reason: str) -> set[UUID]:
-    """Start what can be started of `ids`, the newest first; return it.
+def _with_step(alias: str, ids: Sequence[UUID], step: str) -> list[UUID]:
+    recorded = {rows.uuid(row[0]) for row in run(alias, "have_step", {"rows": _batch(ids), "name": step})}
+    return [job_id for job_id in ids if job_id in recorded]
+
+
+def _start(alias: str, ids: list[UUID], *, by: str, reason: str, step: str | None) -> set[UUID]:
+    """Start what can be started of `ids`, the newest first, without what they recorded from `step` on; return it.
 
     A key that somebody takes between the statement's look and its write fails the whole statement. The batch is then
     taken in halves, which see that key: one conflict costs a few statements and affects one row.
@@ -71,21 +80,25 @@ def _start(alias: str, ids: list[UUID], *, by: str, reason: str) -> set[UUID]:
     try:
         with transaction.atomic(using=alias):
             started = {rows.uuid(row[0]) for row in run(alias, "retry", {"rows": _batch(ids)})}
-            _log(alias, "retry", started, by=by, reason=reason)
+            if step is not None:
+                run(alias, "forget_steps", {"rows": _batch(started), "name": step})
+            _log(alias, "retry", started, by=by, reason=reason, rule=step or "")
             return started
     except IntegrityError:
         if len(ids) == 1:
             return set()
     half = len(ids) // 2
-    newer = _start(alias, ids[:half], by=by, reason=reason)
-    return newer | _start(alias, ids[half:], by=by, reason=reason)
+    newer = _start(alias, ids[:half], by=by, reason=reason, step=step)
+    return newer | _start(alias, ids[half:], by=by, reason=reason, step=step)
 
 
-def _why_not(found: Found | None, started_keys: set[tuple[str, str, str]]) -> RetryVerdict:
+def _why_not(found: Found | None, started_keys: set[tuple[str, str, str]], *, able: bool) -> RetryVerdict:
     if found is None:
         return RetryVerdict.NOT_FOUND
     if found.state not in RETRYABLE:
         return RetryVerdict.NOT_RETRYABLE
+    if not able:
+        return RetryVerdict.NO_STEP
     return RetryVerdict.SUPERSEDED if found.namespace in started_keys else RetryVerdict.KEY_HELD
 
 
@@ -98,7 +111,7 @@ def _find(alias: str, ids: Sequence[UUID]) -> dict[UUID, Found]:
     }
 
 
-def _log(alias: str, kind: str, ids: Iterable[UUID], *, by: str, reason: str) -> None:
+def _log(alias: str, kind: str, ids: Iterable[UUID], *, by: str, reason: str, rule: str = "") -> None:
     history = [
         {
             "id": rows.new_id(),
@@ -106,6 +119,7 @@ def _log(alias: str, kind: str, ids: Iterable[UUID], *, by: str, reason: str) ->
             "kind": kind,
             "by": bounded(by, MAX_ATTRIBUTION),
             "reason": bounded(reason, MAX_ATTRIBUTION),
+            "rule": rule,
         }
         for job_id in ids
     ]

@@ -20,7 +20,9 @@ from ultimat3_jobs.errors import AmbiguousId, DriverUnavailable, JobsError, Migr
 from ultimat3_jobs.inspection import repair, report, terminal
 from ultimat3_jobs.inspection.ids import CANDIDATES, resolve
 from ultimat3_jobs.inspection.lists import LAST, MAX_PAGE, Filters, Page, list_jobs
+from ultimat3_jobs.inspection.preview import preview
 from ultimat3_jobs.inspection.staged import WHICH, list_staged
+from ultimat3_jobs.inspection.steps import MAX_STEPS, MAX_STEPS_SHOWN
 from ultimat3_jobs.inspection.story import tell
 from ultimat3_jobs.states import LIVE, RETRYABLE, State
 from ultimat3_jobs.text import fault_of_text
@@ -87,6 +89,9 @@ class Command(BaseCommand):
         show.add_argument("--name", type=_text, default="", help="instead of an id: the job's name, with --key")
         show.add_argument("--key", type=_text, default="", help="the idempotency key")
         show.add_argument("--tenant", type=_text, default="", help="the tenant, where several have the key")
+        show.add_argument(
+            "--steps", type=_steps, default=MAX_STEPS_SHOWN, help="recorded steps at most, of the last (default: 200)"
+        )
         _add_json(show)
 
         for action, what in (
@@ -101,6 +106,13 @@ class Command(BaseCommand):
             one.add_argument("--reason", type=_reason, default="", help="why, kept in the job's history")
             _add_json(one)
             self._parsers[action] = one
+        retry = self._parsers["retry"]
+        retry.add_argument(
+            "--from-step", type=_text, metavar="NAME", help="do this recorded step and all that came after it again"
+        )
+        retry.add_argument(
+            "--preview", action="store_true", help="with ids: show what would be skipped and what done again"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         as_json: bool = options["json"]
@@ -148,7 +160,7 @@ class Command(BaseCommand):
             found = self._by_key(Filters(name=options["name"], key=options["key"], tenant=options["tenant"]))
         else:
             self._parsers["show"].error("give an id, or --name and --key")
-        told = tell(found)
+        told = tell(found, steps=options["steps"])
         if told is None:
             raise UnknownJob(f"the job {found} has just been deleted", fix=LOOK)
         if options["json"]:
@@ -157,7 +169,28 @@ class Command(BaseCommand):
         self._print(terminal.story(told))
 
     def _retry(self, options: dict[str, Any]) -> None:
-        self._repair("retry", options)
+        if not options["preview"]:
+            self._repair("retry", options)
+        elif options["ids"] and _filters(options) == Filters():
+            self._preview(*_resolved(options["ids"]), options)
+        else:
+            self._parsers["retry"].error("--preview takes ids; with filters it is a dry run without --write")
+
+    def _preview(self, ids: Sequence[UUID], refusals: list[JobsError], options: dict[str, Any]) -> None:
+        previews = []
+        for one in ids:
+            try:
+                previews.append(preview(one, options["from_step"]))
+            except JobsError as error:
+                refusals.append(error)
+        if options["json"]:
+            errors = [report.error(one) for one in refusals]
+            self._print_json({"previews": [report.preview(one) for one in previews], "refused": errors})
+        else:
+            for found in previews:
+                self._print(terminal.preview(found))
+        if refusals:
+            raise Refused("\n".join(terminal.safe(str(one)) for one in refusals))
 
     def _cancel(self, options: dict[str, Any]) -> None:
         self._repair("cancel", options)
@@ -179,7 +212,10 @@ class Command(BaseCommand):
             self._print_json({"dry_run": True, **report.page(page)})
         else:
             self._print(terminal.page(page))
-            self._print(f"A dry run: nothing was changed. --write would {action} {_count(len(page.jobs))}.")
+            told = f"A dry run: nothing was changed. --write would {action} {_count(len(page.jobs))}"
+            if options.get("from_step") is not None:
+                told += f" from step {terminal.safe(repr(options['from_step']))}; those without it would be refused"
+            self._print(f"{told}.")
 
     def _carry_out(
         self,
@@ -189,8 +225,10 @@ class Command(BaseCommand):
         options: dict[str, Any],
         page: Page | None = None,
     ) -> None:
-        move = repair.retry if action == "retry" else repair.cancel
-        outcomes = move(ids, by=BY, reason=options["reason"])
+        if action == "retry":
+            outcomes = repair.retry(ids, by=BY, reason=options["reason"], from_step=options["from_step"])
+        else:
+            outcomes = repair.cancel(ids, by=BY, reason=options["reason"])
         refusals = [*unresolved, *(one.error for one in outcomes if one.error)]
         if options["json"]:
             more = {} if page is None else {"before": page.before and str(page.before), "walked": page.walked}
@@ -281,6 +319,12 @@ def _count(number: int) -> str:
 def _limit(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= MAX_PAGE:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MAX_PAGE}")
+    return int(text)
+
+
+def _steps(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_STEPS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MAX_STEPS}")
     return int(text)
 
 

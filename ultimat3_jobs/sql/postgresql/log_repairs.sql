@@ -1,6 +1,7 @@
 -- Keeps who started a dead letter again or cancelled a job, and why, in the transaction that does so.
-INSERT INTO x_job_attempts (id, job_id, kind, attempt, by, reason, finished_at, next_run_at)
+INSERT INTO x_job_attempts (id, job_id, kind, attempt, by, reason, rule, finished_at, next_run_at)
 SELECT
-    r.id, j.id, r.kind, j.attempt, r.by, r.reason, statement_timestamp(), CASE WHEN j.state = 'ready' THEN j.run_at END
-FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid, job_id uuid, kind text, by text, reason text)
+    r.id, j.id, r.kind, j.attempt, r.by, r.reason, r.rule, statement_timestamp(),
+    CASE WHEN j.state = 'ready' THEN j.run_at END
+FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid, job_id uuid, kind text, by text, reason text, rule text)
 JOIN x_jobs AS j ON j.id = r.job_id;

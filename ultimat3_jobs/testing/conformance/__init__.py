@@ -27,8 +27,8 @@ pytest.register_assert_rewrite(
     *(
         f"{__name__}.{module}"
         for module in (
-            "harness", "again", "batches", "cancels", "claiming", "depth", "events", "fences", "keys", "lapses",
-            "leases", "retries", "settling", "steps", "transactions",
+            "harness", "again", "batches", "cancels", "claiming", "depth", "events", "fences", "from_steps", "keys",
+            "lapses", "leases", "retries", "settling", "steps", "transactions",
         )
     )
 )  # fmt: skip
@@ -40,6 +40,7 @@ from ultimat3_jobs.testing.conformance.claiming import TestClaiming, TestPriorit
 from ultimat3_jobs.testing.conformance.depth import TestDepth  # noqa: E402
 from ultimat3_jobs.testing.conformance.events import TestEvents  # noqa: E402
 from ultimat3_jobs.testing.conformance.fences import TestFences  # noqa: E402
+from ultimat3_jobs.testing.conformance.from_steps import TestRetriesFromAStep, TestRetriesFromAWait  # noqa: E402
 from ultimat3_jobs.testing.conformance.harness import Harness  # noqa: E402
 from ultimat3_jobs.testing.conformance.keys import TestHolders, TestKeys  # noqa: E402
 from ultimat3_jobs.testing.conformance.lapses import TestLapses  # noqa: E402
@@ -64,6 +65,8 @@ __all__ = [
     "TestLeases",
     "TestPriorities",
     "TestRetries",
+    "TestRetriesFromAStep",
+    "TestRetriesFromAWait",
     "TestSettling",
     "TestSteps",
     "TestSuspensions",

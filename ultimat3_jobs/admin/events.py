@@ -1,0 +1,97 @@
+"""Published events in the admin: what was published, for whom, and until when runs can get it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.db.models import Model
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import reverse
+
+from ultimat3_jobs.admin.lists import BoundedChangeList, ReadOnlyAdmin
+from ultimat3_jobs.inspection.events import EventPage, find_event, list_events
+from ultimat3_jobs.inspection.masking import printable, shown
+from ultimat3_jobs.inspection.moments import instant
+from ultimat3_jobs.inspection.story import clock
+from ultimat3_jobs.models import JobEvent
+
+
+class EventChangeList(BoundedChangeList):
+    """The events of a name, or all."""
+
+    def find(self, *, limit: int, before: UUID) -> tuple[Sequence[Model], EventPage]:
+        page = list_events(self.query.strip(), limit=limit, before=before)
+        return page.events, page
+
+
+class JobEventAdmin(ReadOnlyAdmin):
+    """Events."""
+
+    list_display = ("shown_name", "shown_match", "published", "expires")
+    list_display_links = ("shown_name",)
+    search_fields = ("name",)
+    search_help_text = "The whole of an event's name."
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[EventChangeList]:
+        return EventChangeList
+
+    @admin.display(description="event")
+    def shown_name(self, event: JobEvent) -> str:
+        return printable(event.name)
+
+    @admin.display(description="match", empty_value="-")
+    def shown_match(self, event: JobEvent) -> str:
+        return printable(event.match)
+
+    @admin.display(description="published")
+    def published(self, event: JobEvent) -> str:
+        return instant(event.published_at)
+
+    @admin.display(description="expires")
+    def expires(self, event: JobEvent) -> str:
+        return instant(event.expires_at)
+
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """Show one event. Nothing can be changed here."""
+        if request.method != "GET" or not self.has_view_permission(request):
+            raise PermissionDenied
+        event = find_event(int(object_id)) if object_id.isascii() and object_id.isdecimal() else None
+        if event is None:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[no-any-return, attr-defined]
+        facts = {
+            "Match": event.match,
+            "Published": instant(event.published_at),
+            "Expires": instant(event.expires_at),
+            "Staged as": str(event.staged_id),
+        }
+        over = event.expires_at <= clock()
+        context = {
+            **self.admin_site.each_context(request),
+            **(extra_context or {}),
+            "title": printable(event.name),
+            "subtitle": str(event.pk),
+            "opts": self.opts,
+            "media": self.media,
+            "why": (
+                f"It expired at {instant(event.expires_at)}: no run gets it any more."
+                if over
+                else f"Runs that wait for it get it until {instant(event.expires_at)}."
+            ),
+            "kind": "The event",
+            "facts": [(name, printable(value)) for name, value in facts.items() if value],
+            "input_title": "Payload",
+            "input": printable(shown(event.payload), lines=True),
+            "list_url": reverse(f"{self.admin_site.name}:{self.opts.app_label}_{self.opts.model_name}_changelist"),
+        }
+        return TemplateResponse(request, "admin/ultimat3_jobs/job.html", context)

@@ -1,0 +1,113 @@
+"""Recorded steps, waits and progress in the words that every surface uses."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeGuard
+
+from ultimat3_jobs.inspection.moments import instant, span
+from ultimat3_jobs.inspection.steps import MAX_OUTPUT, RecordedStep
+from ultimat3_jobs.models import Job
+from ultimat3_jobs.records import StepKind, StepState
+from ultimat3_jobs.states import State
+
+EXACT = 10
+"""Seconds from which on a step's time is told without fractions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """What a suspended run waits for.
+
+    Attributes:
+        event: the event's name; empty where it merely sleeps.
+        match: what the event must match; empty takes every event of the name.
+        until: when the sleep or the wait is over; None waits for as long as it takes.
+        poll: seconds between two looks for the event, should no publication wake the run.
+    """
+
+    event: str
+    match: str
+    until: datetime | None
+    poll: float | None
+
+
+def waits(job: Job) -> Waits | None:
+    """Return what a job waits for, or None where it does not, or is parked because no code knows its name."""
+    if job.state != State.SUSPENDED:
+        return None
+    if job.wait_event:
+        return Waits(job.wait_event, job.wait_match, job.wait_until, job.wait_poll)
+    return None if job.parks else Waits("", "", job.run_at, None)
+
+
+def why_suspended(job: Job) -> str:
+    """Return what a suspended job waits for, and when it is looked at again, in a sentence or two."""
+    reason = job.park_reason or "no reason was kept"
+    found = waits(job)
+    if found is None:
+        return f"It is parked: {reason}. It is looked at again at {instant(job.run_at)}."
+    if not found.event:
+        return f"It is suspended: {reason}. It goes on at {instant(job.run_at)}; no worker is held until then."
+    match = f" {found.match}" if found.match else ""
+    end = f"until {instant(found.until)}" if found.until else "for as long as it takes"
+    looks = f"looked at again every {found.poll:g} s, next" if found.poll else "looked at again"
+    return f"It waits for the event {found.event!r}{match} {end}; it is {looks} at {instant(job.run_at)}."
+
+
+def progress(job: Job) -> tuple[float, float | None] | None:
+    """Return how much a job has done and of how much, as it says; None where it says nothing that can be read."""
+    value = job.progress if isinstance(job.progress, dict) else {}
+    done, total = value.get("done"), value.get("total")
+    if not _is_number(done):
+        return None
+    return done, total if _is_number(total) and total > 0 else None
+
+
+def progress_text(job: Job) -> str:
+    """Return how far a job is: "done 5 of 10 (50 %)"."""
+    found = progress(job)
+    if found is None:
+        return ""
+    done, total = found
+    return f"done {done:,}" if total is None else f"done {done:,} of {total:,} ({100 * done // total:.0f} %)"
+
+
+def state_text(step: RecordedStep, now: datetime) -> str:
+    """Return how a step stands."""
+    if step.state != StepState.WAITING:
+        return step.state
+    if step.kind == StepKind.SLEEP:
+        return "over" if step.is_over(now) else "asleep"
+    return "waiting"
+
+
+def when_text(step: RecordedStep) -> str:
+    """Return when it was done, or until when it lasts."""
+    if step.state == StepState.WAITING and step.until is not None:
+        return f"until {instant(step.until)}"
+    return instant(step.finished_at or step.until or step.started_at)
+
+
+def took_text(step: RecordedStep) -> str:
+    """Return how long a step took."""
+    seconds = step.seconds
+    if seconds is None:
+        return ""
+    return f"{seconds:.3f} s" if seconds < EXACT else span(seconds)
+
+
+def output_text(step: RecordedStep, limit: int) -> str:
+    """Return what a step returned in one line of at most `limit` characters, masked."""
+    if not step.output_size:
+        return ""
+    if step.output_size > MAX_OUTPUT:
+        return f"[{step.output_size} characters]"
+    text = json.dumps(step.output, ensure_ascii=False)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
