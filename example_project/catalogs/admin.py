@@ -1,4 +1,4 @@
-"""The catalogs and findings in the admin: to look at, since the scans write them."""
+"""What the jobs wrote down, in the admin: to look at, since only they write it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from django.contrib import admin
 from django.http import HttpRequest
 
-from example_project.catalogs.models import Catalog, Finding
+from example_project.catalogs.models import Catalog, Entry, Finding, Publication
 
 if TYPE_CHECKING:
     ModelAdmin = admin.ModelAdmin[Any]
@@ -16,7 +16,7 @@ else:
 
 
 class _ReadOnlyAdmin(ModelAdmin):
-    """Rows are shown; the next scan would overwrite what a person changed."""
+    """Rows are shown; the next job would overwrite what a person changed."""
 
     show_full_result_count = False
 
@@ -55,3 +55,22 @@ class FindingAdmin(_ReadOnlyAdmin):
     list_filter = ("problem", "catalog__group")
     list_select_related = ("catalog",)
     search_fields = ("message",)
+
+
+@admin.register(Entry)
+class EntryAdmin(_ReadOnlyAdmin):
+    """Messages of the catalogs that are published."""
+
+    list_display = ("msgid", "msgstr", "state", "catalog")
+    list_filter = ("state", "catalog__language")
+    list_select_related = ("catalog",)
+    search_fields = ("msgid", "msgstr")
+
+
+@admin.register(Publication)
+class PublicationAdmin(_ReadOnlyAdmin):
+    """Catalogs that were published, and who had reviewed them."""
+
+    list_display = ("path", "reviewed_by", "entries", "translated", "checksum")
+    list_filter = ("reviewed_by",)
+    search_fields = ("path", "checksum")

@@ -1,4 +1,4 @@
-"""The job of this app: it scans one catalog."""
+"""The jobs of this app: one scans a catalog, the other publishes it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from django.db import transaction
 
 from example_project.catalogs.models import Catalog, Finding
 from example_project.catalogs.parsing import NotACatalog, Reading, read_catalog
+from example_project.catalogs.pipeline import publish_catalog
 from example_project.catalogs.sources import language_of, locate
 from ultimat3_jobs import Retry, Run, job
+
+__all__ = ["SCAN_KEY", "publish_catalog", "scan_catalog", "write_down"]
 
 SCAN_KEY = "scan:{path}:{checksum}"
 """A catalog is scanned once for what is in it: a file that changes has another checksum and another key."""

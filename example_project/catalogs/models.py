@@ -1,4 +1,4 @@
-"""What the scans wrote down: a row for each catalog, and one for each message that needs a person."""
+"""What the jobs wrote down: catalogs and what a scan found in them, and what was published of some."""
 
 from __future__ import annotations
 
@@ -50,3 +50,47 @@ class Finding(models.Model):
 
     def __str__(self) -> str:
         return f"{self.catalog_id}:{self.line} {self.problem}"
+
+
+class EntryState(models.TextChoices):
+    """How far a message is."""
+
+    TRANSLATED = "translated"
+    FUZZY = "fuzzy", "translated by guess"
+    UNTRANSLATED = "untranslated", "not translated"
+
+
+class Entry(models.Model):
+    """A message of a catalog that is published, with its translation."""
+
+    catalog = models.ForeignKey(Catalog, on_delete=models.CASCADE, related_name="entries")
+    msgctxt = models.TextField(blank=True)
+    msgid = models.TextField()
+    msgstr = models.TextField(blank=True)  # one form a line where the translation depends on a number
+    state = models.CharField(max_length=20, choices=EntryState.choices)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["catalog_id", "id"]
+        verbose_name_plural = "entries"
+
+    def __str__(self) -> str:
+        return f"{self.catalog_id}: {self.msgid[:60]}"
+
+
+class Publication(models.Model):
+    """That a catalog was published with what was in it then.
+
+    No constraint forbids a second row of the same content: that there is none is the doing of the job alone.
+    """
+
+    path = models.CharField(max_length=150, db_index=True)
+    checksum = models.CharField(max_length=64)
+    entries = models.PositiveIntegerField()
+    translated = models.PositiveIntegerField()
+    reviewed_by = models.CharField(max_length=100)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["path", "id"]
+
+    def __str__(self) -> str:
+        return f"{self.path} ({self.reviewed_by})"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import polib
 
-from example_project.catalogs.models import Problem
+from example_project.catalogs.models import EntryState, Problem
 from example_project.catalogs.sources import checksum_of
 
 PLACEHOLDER = re.compile(r"%\((\w+)\)")
@@ -46,7 +47,29 @@ class Reading:
 
 
 def read_catalog(file: Path, name: str) -> Reading:
-    """Read the catalog in `file`.
+    """Read the catalog in `file` and judge its messages.
+
+    Args:
+        file: where it lies.
+        name: what to call it in errors.
+
+    Raises:
+        NotACatalog, CatalogUnreadable, OSError: as `read_entries` does.
+    """
+    checksum, entries = read_entries(file, name)
+    states = Counter(map(state_of, entries))
+    return Reading(
+        checksum=checksum,
+        total=len(entries),
+        translated=states[EntryState.TRANSLATED],
+        fuzzy=states[EntryState.FUZZY],
+        untranslated=states[EntryState.UNTRANSLATED],
+        messages=tuple(_judge(entries)),
+    )
+
+
+def read_entries(file: Path, name: str) -> tuple[str, list[polib.POEntry]]:
+    """Return the checksum of a catalog's file and its messages, without those that are out of use.
 
     Args:
         file: where it lies.
@@ -71,16 +94,14 @@ def read_catalog(file: Path, name: str) -> Reading:
         raise CatalogUnreadable(f"{name} is not a whole catalog: {_bare(error)}") from error
     if not entries:
         raise CatalogUnreadable(f"{name} has no message")
-    translated = sum(entry.translated() for entry in entries)
-    fuzzy = sum(entry.fuzzy for entry in entries)
-    return Reading(
-        checksum=checksum_of(content),
-        total=len(entries),
-        translated=translated,
-        fuzzy=fuzzy,
-        untranslated=len(entries) - translated - fuzzy,
-        messages=tuple(_judge(entries)),
-    )
+    return checksum_of(content), entries
+
+
+def state_of(entry: polib.POEntry) -> EntryState:
+    """Return how far a message is."""
+    if entry.fuzzy:
+        return EntryState.FUZZY
+    return EntryState.TRANSLATED if entry.translated() else EntryState.UNTRANSLATED
 
 
 def _judge(entries: list[polib.POEntry]) -> Iterator[Message]:

@@ -46,6 +46,15 @@ def as_document(outcome: Outcome) -> dict[str, Any]:
         },
         "outbox": report.outbox_by_outcome,
         "catalogs": {"scanned": report.catalogs, "messages": report.messages, "findings": report.findings},
+        "publications": {
+            "staged": outcome.publications_staged,
+            "by_review": report.published.by_review,
+            "more_than_once": report.published.more_than_once,
+            "entries": report.published.entries,
+            "jobs_by_state": report.published.jobs_by_state,
+            "steps": report.published.steps,
+            "suspended": report.published.suspended,
+        },
         "languages": {
             "least_translated": [asdict(language) for language in report.least_translated],
             "most_translated": [asdict(language) for language in report.most_translated],
@@ -77,11 +86,12 @@ def _lines(document: Mapping[str, Any], outcome: Outcome) -> Iterator[str]:
         f"Rolled back   {back['group']}: {back['rows_inside']:,} rows inside its transaction, "
         f"{sum(back['rows_left'].values()):,} left of them"
     )
-    yield f"Jobs          {_counts(jobs['by_state'])}; {jobs['done_more_than_once']:,} done more than once"
+    yield f"Scans         {_counts(jobs['by_state'])}; {jobs['done_more_than_once']:,} done more than once"
     speed = "too few to say" if jobs["per_second"] is None else f"{jobs['per_second']:,} jobs a second"
     yield f"Speed         {speed}, over {jobs['seconds']:,} s"
     yield f"Outbox        {_counts(document['outbox'])}"
     yield f"Catalogs      {report.catalogs:,} with {report.messages:,} messages; {_counts(report.findings)}"
+    yield from _publications(document["publications"])
     yield ""
     yield from _languages(report.least_translated, report.most_translated)
     yield ""
@@ -99,6 +109,17 @@ def _lines(document: Mapping[str, Any], outcome: Outcome) -> Iterator[str]:
     yield f"  then open {document['admin']['url']}"
     yield ""
     yield f"The worker's log is {document['worker_log']}"
+
+
+def _publications(published: Mapping[str, Any]) -> Iterator[str]:
+    total = sum(published["by_review"].values())
+    reviews = ", ".join(f"{count:,} by {reviewer}" for reviewer, count in published["by_review"].items())
+    yield f"Published     {total:,} catalogs with {published['entries']:,} entries; reviewed: {reviews or 'none'}"
+    yield (
+        f"Steps         {published['steps']:,} recorded by {sum(published['jobs_by_state'].values()):,} runs, "
+        f"{published['suspended']:,} of them suspended meanwhile; "
+        f"{published['more_than_once']:,} published more than once"
+    )
 
 
 def _languages(least: list[Language], most: list[Language]) -> Iterator[str]:

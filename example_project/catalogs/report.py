@@ -1,4 +1,4 @@
-"""What the tables say once the scans are final. It reads, and keeps nothing in mind."""
+"""What the tables say once the jobs are final. It reads, and keeps nothing in mind."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from django.db.models import Count, Sum
+from django.db.models import Count, F, QuerySet, Sum
 from django.utils.translation import get_language_info
 
 from example_project.catalogs import broken
 from example_project.catalogs.commandlines import manage
-from example_project.catalogs.jobs import scan_catalog
-from example_project.catalogs.models import Catalog, Finding
+from example_project.catalogs.jobs import publish_catalog, scan_catalog
+from example_project.catalogs.models import Catalog, Entry, Finding, Publication
 from example_project.catalogs.staging import GROUP_ROLLED_BACK
-from ultimat3_jobs.models import Job, OutboxEntry
+from ultimat3_jobs.models import Job, JobStep, OutboxEntry
 from ultimat3_jobs.states import RETRYABLE, State
 
 SOURCE_LANGUAGE = "en"
@@ -40,7 +40,7 @@ class Language:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A scan that was given up, and what starts it again."""
+    """A job that was given up, and what starts it again."""
 
     id: str
     name: str
@@ -74,6 +74,18 @@ class RolledBack:
 
 
 @dataclass(frozen=True, slots=True)
+class Published:
+    """What became of the catalogs that were to be published."""
+
+    by_review: dict[str, int]
+    more_than_once: int
+    entries: int
+    jobs_by_state: dict[str, int]
+    steps: int
+    suspended: int
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The whole picture."""
 
@@ -88,6 +100,7 @@ class Report:
     findings: dict[str, int]
     least_translated: list[Language]
     most_translated: list[Language]
+    published: Published
     broken: list[BrokenOutcome]
     dead_letters: list[DeadLetter]
 
@@ -110,7 +123,7 @@ def read_report() -> Report:
             jobs=jobs.filter(tenant_id=GROUP_ROLLED_BACK).count(),
             catalogs=Catalog.objects.filter(group=GROUP_ROLLED_BACK).count(),
         ),
-        jobs_by_state={**dict.fromkeys(map(str, State), 0), **count_by(jobs.values_list("state", flat=True))},
+        jobs_by_state=count_states(jobs),
         jobs_done_more_than_once=done_more_than_once(),
         seconds=seconds,
         jobs_per_second=per_second,
@@ -123,6 +136,7 @@ def read_report() -> Report:
         findings=count_by(Finding.objects.values_list("problem", flat=True)),
         least_translated=ascending[:RANKED],
         most_translated=descending[:RANKED],
+        published=read_published(),
         broken=[_outcome(one) for one in broken.ALL],
         dead_letters=read_dead_letters(),
     )
@@ -144,6 +158,27 @@ def rate(moments: Iterable[datetime | None]) -> tuple[float, float | None]:
 def count_by(values: Iterable[str | None], none: str = "") -> dict[str, int]:
     """Count equal values, in order; None counts under the name `none`."""
     return dict(sorted(Counter(value if value is not None else none for value in values).items()))
+
+
+def count_states(jobs: QuerySet[Job]) -> dict[str, int]:
+    """Count jobs by state; each state is there."""
+    return {**dict.fromkeys(map(str, State), 0), **count_by(jobs.values_list("state", flat=True))}
+
+
+def read_published() -> Published:
+    """Return what was published, and what its jobs recorded on the way."""
+    jobs = Job.objects.filter(name=publish_catalog.name)
+    steps = JobStep.objects.filter(run_id__in=jobs.values("run_id"))
+    contents = Publication.objects.order_by().values("path", "checksum")
+    return Published(
+        by_review=count_by(Publication.objects.values_list("reviewed_by", flat=True)),
+        more_than_once=contents.annotate(rows=Count("id")).filter(rows__gt=1).count(),
+        entries=Entry.objects.count(),
+        jobs_by_state=count_states(jobs),
+        steps=steps.count(),
+        # A wait whose event was there already began and ended at one moment: it let go of no worker.
+        suspended=steps.filter(kind="wait", finished_at__gt=F("started_at")).values("run_id").distinct().count(),
+    )
 
 
 def done_more_than_once() -> int:
@@ -170,7 +205,7 @@ def read_languages() -> list[Language]:
 
 
 def read_dead_letters() -> list[DeadLetter]:
-    """Return the scans that were given up, oldest first."""
+    """Return the jobs that were given up, oldest first."""
     letters = Job.objects.filter(state__in=RETRYABLE).order_by("finished_at", "id")
     return [
         DeadLetter(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from example_project.catalogs import broken
+from example_project.catalogs.publishing import stage_publications
 from example_project.catalogs.report import Report, read_report
 from example_project.catalogs.sources import demo_folder
 from example_project.catalogs.staging import Staged, stage_all
@@ -18,6 +19,7 @@ class Outcome:
     """What one run of the demo did, and what the tables say after it."""
 
     staged: Staged
+    publications_staged: int
     report: Report
     worker_log: str
 
@@ -28,12 +30,12 @@ def run_demo(on_progress: Callable[[Standing], None], say: Callable[[str], None]
     It can be killed at any point and run again: what is committed goes on from where it is.
 
     Args:
-        on_progress: told how far the scans are, about five times a second.
+        on_progress: told how far the jobs are, about five times a second.
         say: takes a line about what happens now.
 
     Raises:
         WorkerFailed: where the worker did not live through it.
-        NothingMoves: where the scans hang.
+        NothingMoves: where the jobs hang.
     """
     staged = stage_all()
     say(f"staged {sum(staged.staged.values())} scans")
@@ -42,4 +44,8 @@ def run_demo(on_progress: Callable[[Standing], None], say: Callable[[str], None]
     with WorkerProcess(demo_folder() / "worker.log") as worker:
         say(f"worker {worker.pid} started, its log is {worker.log}")
         wait_until_final(worker, on_progress)
-    return Outcome(staged, read_report(), str(worker.log))
+        # Only what was scanned can be published, so that these come in a second round.
+        publications = stage_publications()
+        say(f"staged {publications} publications")
+        wait_until_final(worker, on_progress)
+    return Outcome(staged, publications, read_report(), str(worker.log))

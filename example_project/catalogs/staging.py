@@ -63,7 +63,7 @@ def stage_and_roll_back(sources: list[Source]) -> int:
     """
     with transaction.atomic():
         stage_group(GROUP_ROLLED_BACK, sources)
-        rows = waiting_in_outbox().filter(tenant_id=GROUP_ROLLED_BACK).count()
+        rows = waiting_in_outbox(scan_catalog.name).filter(tenant_id=GROUP_ROLLED_BACK).count()
         transaction.set_rollback(True)
     return rows
 
@@ -78,9 +78,17 @@ def stage_broken() -> list[Source]:
     return sources
 
 
-def waiting_in_outbox() -> QuerySet[OutboxEntry]:
-    """Return the staged scans that no relay has taken yet."""
-    return OutboxEntry.objects.filter(name=scan_catalog.name, outcome__isnull=True)
+def waiting_in_outbox(*jobs: str) -> QuerySet[OutboxEntry]:
+    """Return what is staged of the jobs of these names and no relay has taken yet."""
+    return OutboxEntry.objects.filter(name__in=jobs, outcome__isnull=True)
+
+
+def keys_under_way(job: str, group: str) -> set[str]:
+    """Return the keys of one group that are staged for a job, and those that the queue knows, in whatever state."""
+    # What leaves the outbox for the queue meanwhile is found there: not so the other way round.
+    keys = set(waiting_in_outbox(job).filter(tenant_id=group).values_list("idempotency_key", flat=True))
+    keys.update(Job.objects.filter(name=job, tenant_id=group).values_list("idempotency_key", flat=True))
+    return keys
 
 
 def _without_known(group: str, sources: Iterable[Source]) -> list[Source]:
@@ -89,9 +97,7 @@ def _without_known(group: str, sources: Iterable[Source]) -> list[Source]:
     A scan moves from the outbox to the queue and from there to the catalogs. Looking at them in this order,
     nothing that moves meanwhile is missed.
     """
-    keys = set(waiting_in_outbox().filter(tenant_id=group).values_list("idempotency_key", flat=True))
-    jobs = Job.objects.filter(name=scan_catalog.name, tenant_id=group)
-    keys.update(jobs.values_list("idempotency_key", flat=True))
+    keys = keys_under_way(scan_catalog.name, group)
     # Finished jobs may be pruned; what they wrote down stays.
     scanned = set(Catalog.objects.filter(group=group).values_list("path", "checksum"))
     return [

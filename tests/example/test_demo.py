@@ -12,6 +12,9 @@ import pytest
 
 from example_project.catalogs import broken
 from example_project.catalogs.parsing import read_catalog
+from example_project.catalogs.pipeline import NOBODY
+from example_project.catalogs.publishing import EARLY, EARLY_REVIEWER, LATE, LATE_REVIEWER, NEVER, REVIEW_WITHIN
+from example_project.catalogs.publishing import GROUP as GROUP_PUBLISHED
 from example_project.catalogs.report import SOURCE_LANGUAGE
 from example_project.catalogs.sources import Source, find_in_django, language_of, locate
 from example_project.catalogs.staging import GROUP_ROLLED_BACK
@@ -30,6 +33,7 @@ SHAPE: dict[str, set[str]] = {
     "rolled_back": {"group", "rows_inside", "rows_left"},
     "jobs": {"total", "by_state", "done_more_than_once", "seconds", "per_second"},
     "catalogs": {"scanned", "messages", "findings"},
+    "publications": {"staged", "by_review", "more_than_once", "entries", "jobs_by_state", "steps", "suspended"},
     "languages": {"least_translated", "most_translated"},
     "admin": {"environment", "commands", "url"},
 }
@@ -76,7 +80,20 @@ def check_end(document: dict[str, Any], groups: Groups = SCANNED, *, lost: int =
     assert letters.keys() == {broken.TERMINAL.path, broken.EXHAUSTED.path}
     assert "NotACatalog: demo/" in letters[broken.TERMINAL.path]["reason"]
     assert "CatalogUnreadable: demo/" in letters[broken.EXHAUSTED.path]["reason"]
+    check_publications(document["publications"], groups)
     check_languages(document["languages"], groups)
+
+
+def check_publications(published: dict[str, Any], groups: Groups) -> None:
+    """Check that each was published once, after the review that was meant for it, with what its file says."""
+    paths = [one.path for one in groups[GROUP_PUBLISHED] if language_of(one.path) in REVIEW_WITHIN]
+    assert published["by_review"] == {EARLY_REVIEWER: len(EARLY), LATE_REVIEWER: len(LATE), NOBODY: len(NEVER)}
+    assert sum(published["by_review"].values()) == len(paths)
+    assert published["more_than_once"] == 0
+    assert published["entries"] == sum(read_catalog(locate(path), path).total for path in paths)
+    assert {state: count for state, count in published["jobs_by_state"].items() if count} == {"done": len(paths)}
+    assert published["steps"] == 4 * len(paths)
+    assert published["suspended"] == len(LATE) + len(NEVER)
 
 
 def check_languages(languages: dict[str, list[dict[str, Any]]], groups: Groups) -> None:
@@ -126,11 +143,15 @@ def test_the_demo_is_right_the_first_time_and_every_time_after(demo: Demo, vendo
     assert second["staged"]["staged_total"] == 0
     assert second["staged"]["known_already"] == CATALOGS + 3
     assert demo.query(FINISHED_ROWS) == rows
+    assert first["publications"].pop("staged") == len(REVIEW_WITHIN)
+    assert second["publications"].pop("staged") == 0
     same = [part for part in first if part != "staged"]
     assert {part: second[part] for part in same} == {part: first[part] for part in same}
 
     text = demo.run()
     assert f"{CATALOGS + 1:,} done, 2 dead" in text
+    assert f"{len(LATE)} by {LATE_REVIEWER}" in text
+    assert f"{len(LATE + NEVER)} of them suspended" in text
     assert f"{first['jobs']['per_second']:,} jobs a second" in text
     for side in first["languages"].values():
         assert all(f"{language['percent']:5.1f} %  {language['code']}" in text for language in side)

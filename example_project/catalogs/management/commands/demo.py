@@ -22,9 +22,11 @@ from example_project.catalogs.worker_process import WorkerFailed
 
 
 class Command(BaseCommand):
-    """Stages a scan of every catalog in the installed Django, runs a worker, says what the tables hold."""
+    """Scans every catalog in the installed Django, publishes a few of them, and says what the tables hold."""
 
-    help = "Scan the message catalogs of the installed Django through the outbox, the queue and a worker."
+    help = (
+        "Scan the message catalogs of the installed Django, and publish a few, with the outbox, the queue and a worker."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take --json."""
@@ -56,7 +58,7 @@ class Command(BaseCommand):
 @contextmanager
 def _progress_bar() -> Iterator[tqdm]:
     # Left out where standard error is no terminal.
-    with tqdm(desc="scans", unit=" scans", disable=None, leave=False, dynamic_ncols=True) as bar:
+    with tqdm(desc="jobs", unit=" jobs", disable=None, leave=False, dynamic_ncols=True) as bar:
         yield bar
 
 
