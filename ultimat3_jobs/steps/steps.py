@@ -151,12 +151,14 @@ class Steps:
         record = self._record(begun, self._encode(begun, result))
         return begun.codec.decode(self.landed(self.driver.record_step(self.job.claim, record)).output)
 
-    def record(self, name: str, kind: StepKind, *, state: StepState, delay: float | None) -> StepRecord:
-        """Return a sleep or a wait as it is recorded."""
+    def record(
+        self, name: str, kind: StepKind, *, state: StepState, delay: float | None, seq: int | None = None
+    ) -> StepRecord:
+        """Return a sleep or a wait as it is recorded; `seq` is the number that it has already."""
         return StepRecord(
             run_id=self.job.run_id,
             name=name,
-            seq=self._trace.next_seq(),
+            seq=self._trace.next_seq() if seq is None else seq,
             kind=kind,
             state=state,
             attempt=self.job.attempt,

@@ -107,7 +107,8 @@ def _ask(steps: Steps, name: str, event: str, match: str, timeout: timedelta | N
     if stored is not None and stored.state != StepState.WAITING:
         return WaitAnswer(state=stored.state, output=stored.output, until=stored.until)
     delay = None if timeout is None else timeout.total_seconds()
-    record = steps.record(name, StepKind.WAIT, state=StepState.WAITING, delay=delay)
+    seq = None if stored is None else stored.seq
+    record = steps.record(name, StepKind.WAIT, state=StepState.WAITING, delay=delay, seq=seq)
     return steps.landed(steps.driver.wait(steps.job.claim, Wait(record=record, event=event, match=match)))
 
 
