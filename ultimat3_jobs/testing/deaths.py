@@ -157,11 +157,13 @@ class MortalSteps(Steps):
         """Record a plain step."""
         return self._after(begun, super().finish(begun, result))
 
-    def record(self, name: str, kind: StepKind, *, state: StepState, delay: float | None) -> StepRecord:
+    def record(
+        self, name: str, kind: StepKind, *, state: StepState, delay: float | None, seq: int | None = None
+    ) -> StepRecord:
         """Return a sleep or a wait as it is about to be recorded."""
         self._paused = name
         self.life.reach("before", name)
-        return super().record(name, kind, state=state, delay=delay)
+        return super().record(name, kind, state=state, delay=delay, seq=seq)
 
     def landed(self, answer: Any) -> Any:
         """Return the answer to a write; after that of a sleep or a wait the run is not parked yet."""
