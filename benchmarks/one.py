@@ -9,7 +9,6 @@ from typing import Any
 
 import django
 
-
 ONCE = ("steps", "idle")  # what takes long to prepare, and is measured over many steps or looks
 
 
