@@ -60,10 +60,14 @@ class Life:
         self._target = target
         self._hooks: dict[str, list[object]] = {}
 
-    def reach(self, where: Where, step: str = "") -> None:
-        """Come to a point, and die there where it is the one."""
+    def check(self) -> None:
+        """Raise what ends the body, also where it kept its death to itself."""
         if self.dead:
             raise Died
+
+    def reach(self, where: Where, step: str = "") -> None:
+        """Come to a point, and die there where it is the one."""
+        self.check()
         point = CrashPoint(where, step)
         self.reached.setdefault(point)
         if point == self._target and not self.crashed:
@@ -141,9 +145,8 @@ class MortalSteps(Steps):
     _paused = ""
 
     def check(self) -> None:
-        """Raise what ends the body, also where it kept its death to itself."""
-        if self.life.dead:
-            raise Died
+        """Raise what ends the body: its death first."""
+        self.life.check()
         super().check()
 
     def begin(self, name: str, fn: Callable[..., Any], *, returns: Any, atomic: bool) -> Replayed | Begun:
