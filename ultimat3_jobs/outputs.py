@@ -115,7 +115,8 @@ def codec_for(fn: Callable[..., Any], returns: Any) -> OutputCodec:
 
     Args:
         fn: what a step calls.
-        returns: the declared type; None is the function's annotation, and any JSON value where it has none.
+        returns: the declared type; None is the function's annotation, a class itself, and any JSON value where there
+            is neither.
 
     Raises:
         DeclarationInvalid: where the type cannot be stored, or the annotation cannot be resolved.
@@ -134,7 +135,9 @@ def _annotation(fn: Callable[..., Any]) -> Any:
     target: Any = fn
     while isinstance(target, functools.partial):
         target = target.func
-    if not inspect.isroutine(target) and not isinstance(target, type):
+    if isinstance(target, type):
+        return target
+    if not inspect.isroutine(target):
         target = getattr(type(target), "__call__", target)  # noqa: B004 - its annotations are wanted
     written = getattr(target, "__annotations__", {}).get("return", Any)
     if not isinstance(written, str) and not typing.get_args(written):

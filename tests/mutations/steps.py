@@ -50,6 +50,22 @@ MUTATIONS: tuple[Mutation, ...] = (
         POSTGRESQL,
     ),
     Mutation(
+        "steps: what a class gives comes back as its instance",
+        OUTPUTS,
+        "    if isinstance(target, type):\n        return target\n",
+        "    if isinstance(target, type):\n        return Any\n",
+        f"{PLAIN}test_a_replay_gives_what_the_first_run_gave",
+        SQLITE,
+    ),
+    Mutation(
+        "steps: a wait has a name",
+        "ultimat3_jobs/steps/waits.py",
+        "    check_name(name)\n    event,",
+        "    name = name or 'wait-1'\n    event,",
+        f"{PLAIN}test_what_cannot_work_is_refused_and_ends_the_job",
+        SQLITE,
+    ),
+    Mutation(
         "steps: a name comes once",
         TRACE,
         "            if name in self._met:",

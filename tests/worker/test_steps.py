@@ -132,6 +132,8 @@ def annotated() -> tuple[int, UUID]:
         (lambda: 1e16, None, 1e16),
         (lambda: None, None, None),
         (partial(int, "7"), None, 7),
+        (partial(UUID, int=7), None, UUID(int=7)),
+        (partial(Parcel, UUID(int=7), Decimal("1.50"), date(2026, 2, 28)), None, PARCEL),
         (PurePath("a").joinpath, str, None),
     ],
 )
@@ -222,6 +224,8 @@ def unstorable() -> Unstorable:
         (lambda run: run.wait_for_event("w", "paid", timeout=0), "StepInvalid", []),
         (lambda run: run.wait_for_event("w", "paid", match={"a": 1.5}), "EventInvalid", []),
         (lambda run: run.wait_for_event("w", " "), "EventInvalid", []),
+        (lambda run: run.wait_for_event(None, "paid"), "StepInvalid", []),
+        (lambda run: run.wait_for_event("w", "paid", timeout="soon"), "StepInvalid", []),
         (lambda run: run.step("s", lambda: {1, 2}), "ResultInvalid", []),
         (lambda run: run.step("s", leave, "a", returns=int), "ResultInvalid", ["a"]),
         (lambda run: run.step("s", leave, "a", returns=int, atomic=True), "ResultInvalid", []),
