@@ -199,7 +199,7 @@ class Run(Attempt):
             StepChanged: where something else is recorded under the name, or a value of another type.
             StepNotAtomic: where an atomic step cannot be one transaction; StepInTransaction: where a plain one was
                 asked for inside a transaction.
-            StepInvalid, DeclarationInvalid: where name, function or type cannot work. Nothing was done.
+            StepInvalid: where name, function or type cannot work. Nothing was done.
             ResultInvalid: where the result cannot be stored. A plain step's work is done.
             Aborted: where the run is over. What an atomic step wrote is rolled back.
         """

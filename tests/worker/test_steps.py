@@ -212,7 +212,8 @@ def unstorable() -> Unstorable:
         (in_a_block(lambda run: run.snooze("1d")), "StepInTransaction", []),
         (lambda run: run.step("s", coroutine, atomic=True), "StepNotAtomic", []),
         (lambda run: run.step("s", partial(coroutine), atomic=True), "StepNotAtomic", []),
-        (lambda run: run.step("s", unstorable), "DeclarationInvalid", []),
+        (lambda run: run.step("s", unstorable), "StepInvalid", []),
+        (lambda run: run.wait_for_event("w", "paid", returns=Unstorable), "StepInvalid", []),
         (lambda run: run.step("", leave, "a"), "StepInvalid", []),
         (lambda run: run.step("x" * 201, leave, "a"), "StepInvalid", []),
         (lambda run: run.step("a\x00", leave, "a"), "StepInvalid", []),
@@ -233,7 +234,8 @@ def unstorable() -> Unstorable:
     ],
 )
 def test_what_cannot_work_is_refused_and_ends_the_job(work: Any, error: str, effects_left: list[str]) -> None:
-    dead = failing(work, retry=Retry(attempts=2, delay=0) if error != "DeclarationInvalid" else Retry(attempts=1))
+    dead = failing(work, retry=Retry(attempts=2, delay=0))
+    assert dead.stop == "terminal"
     assert dead.error_class == f"ultimat3_jobs.errors.{error}", dead.last_error
     assert effects() == effects_left
     assert "fix: " in dead.last_error
