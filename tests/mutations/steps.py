@@ -58,6 +58,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         SQLITE,
     ),
     Mutation(
+        "steps: the fix of an event that did not come is quoted for a shell",
+        "ultimat3_jobs/steps/waits.py",
+        "{shlex.quote(name)}",
+        "{name!r}",
+        "tests/test_jobs_command.py::test_the_fix_of_an_event_that_did_not_come_waits_for_it_anew",
+        SQLITE,
+    ),
+    Mutation(
         "steps: a wait has a name",
         "ultimat3_jobs/steps/waits.py",
         "    check_name(name)\n    event,",

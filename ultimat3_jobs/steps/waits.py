@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -105,7 +106,7 @@ def wait_for_event(
         if required:
             raise EventTimeout(
                 f"the event {event!r} did not come until {_moment(answer.until)}, and {steps.job.name} requires it",
-                fix=f"python manage.py jobs retry {steps.job.claim.id} --from-step {name!r}  # waits for it anew",
+                fix=f"python manage.py jobs retry {steps.job.claim.id} --from-step {shlex.quote(name)}  # waits anew",
             )
         return None
     return steps.suspend(
