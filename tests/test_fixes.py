@@ -27,6 +27,10 @@ pytestmark = pytest.mark.usefixtures("isolated_registry")
 
 COMMANDS: dict[str, str] = {
     "python manage.py jobs show": "tests/inspection/test_command.py::test_the_fix_of_a_refusal_can_be_run_as_it_stands",
+    "python manage.py jobs retry  --from-step   # waits": (
+        "tests/test_jobs_command.py::test_the_fix_of_an_event_that_did_not_come_waits_for_it_anew"
+    ),
+    "python manage.py jobs retry": "tests/inspection/test_steps.py::test_the_fixes_that_retry_can_be_run_as_they_stand",
     "python manage.py migrate --database": "tests/inspection/test_command_line.py::test_missing_tables_are_mended",
     "python manage.py check --database": "tests/inspection/test_command_line.py::test_a_database_that_is_away",
 }

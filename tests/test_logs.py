@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 
 import pytest
 
+from tests.processes import ROOT_DIRECTORY
 from tests.working import row, run_due
 from ultimat3_jobs import NO_TENANT, Retry, Run, job
 from ultimat3_jobs.logs import emit, logger
@@ -38,6 +40,19 @@ def test_an_event_that_cannot_be_written_raises_nothing(broken: Broken) -> None:
     emit("jobs.test", level=logging.ERROR, job=1)
 
     assert broken.asked == 1
+
+
+def test_every_event_is_on_the_page_and_no_other() -> None:
+    package = ROOT_DIRECTORY / "ultimat3_jobs"
+    emitted = {
+        name for path in package.rglob("*.py") for name in re.findall(r'"(jobs(?:\.[a-z-]+)+)"', path.read_text())
+    }
+    logs = (ROOT_DIRECTORY / "docs" / "worker.md").read_text().partition("\n## Logs\n")[2]
+    told = [
+        name for row in re.findall(r"^\| (`jobs\..*?) \|", logs, re.MULTILINE) for name in re.findall(r"`(.*?)`", row)
+    ]
+
+    assert sorted(told) == sorted(emitted)
 
 
 @pytest.mark.usefixtures("queue")

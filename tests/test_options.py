@@ -60,7 +60,7 @@ BAD_DECLARATIONS: list[tuple[dict[str, Any], str, str]] = [
     (
         {"timeout": "1m", "step_timeout": 61},
         "step_timeout=61 is longer than timeout='1m', which ends the attempt before it",
-        'step_timeout="1m"  # or less',
+        'timeout="1m", step_timeout="1m"  # or less',
     ),
     ({"dedupe_for": "0s"}, "dedupe_for='0s' is no positive length of time", 'dedupe_for="24h"'),
     ({"dedupe_for": -1}, "dedupe_for=-1 is no positive length of time", 'dedupe_for="24h"'),

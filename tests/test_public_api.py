@@ -23,6 +23,7 @@ NAMES = {
     "Job",
     "JobCall",
     "JobsError",
+    "ReceivedEvent",
     "Retry",
     "Run",
     "apublish_event",
@@ -78,6 +79,20 @@ def test_everything_public_is_documented_and_typed(thing: Any) -> None:
             if parameter.annotation is parameter.empty and name != "self"
         ]
         assert not untyped
+
+
+def public(kind: type) -> dict[str, Any]:
+    return {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
+
+
+def test_an_async_run_has_what_a_run_has() -> None:
+    run, async_run = public(ultimat3_jobs.Run), public(ultimat3_jobs.AsyncRun)
+
+    assert run.keys() == async_run.keys()
+    for name, method in run.items():
+        if inspect.isfunction(method):
+            assert inspect.signature(method) == inspect.signature(async_run[name]), name
+            assert inspect.iscoroutinefunction(async_run[name]) is (async_run[name] is not method), name
 
 
 def test_every_parameter_of_job_is_explained() -> None:

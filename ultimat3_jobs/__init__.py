@@ -6,7 +6,8 @@ A job's way through the package is seven hops, each in a file named after its ve
     enqueue.py    outbox/stage.py     outbox/relay.py     drivers/      worker/claim.py, execute.py, settle.py
 """
 
-from ultimat3_jobs.context import AsyncRun, Run, current_tenant
+from ultimat3_jobs.async_run import AsyncRun
+from ultimat3_jobs.context import Run, current_tenant
 from ultimat3_jobs.control import Aborted
 from ultimat3_jobs.enqueue import EnqueueResult
 from ultimat3_jobs.error_registry import register_error_retry
@@ -15,6 +16,7 @@ from ultimat3_jobs.events import apublish_event, publish_event
 from ultimat3_jobs.job import Job, JobCall, job
 from ultimat3_jobs.keys import NO_TENANT
 from ultimat3_jobs.retry import Retry
+from ultimat3_jobs.steps.waits import ReceivedEvent
 
 __all__ = [
     "NO_TENANT",
@@ -24,6 +26,7 @@ __all__ = [
     "Job",
     "JobCall",
     "JobsError",
+    "ReceivedEvent",
     "Retry",
     "Run",
     "apublish_event",

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from datetime import timedelta
 from functools import cached_property
-from typing import Any, overload
+from typing import Any, Literal, TypeVar, TypeVarTuple, overload
 from uuid import UUID, uuid5
-
-from asgiref.sync import sync_to_async
 
 from ultimat3_jobs.cancellation import Cancellation
 from ultimat3_jobs.control import Aborted
 from ultimat3_jobs.durations import Duration
-from ultimat3_jobs.event_checks import MatchValue, check_event_name, match_text
+from ultimat3_jobs.event_checks import MatchValue
 from ultimat3_jobs.records import ClaimedJob
 from ultimat3_jobs.steps import waits
-from ultimat3_jobs.steps.asked import check_length, check_name, is_async
-from ultimat3_jobs.steps.steps import Replayed, Steps
+from ultimat3_jobs.steps.asked import check_name
+from ultimat3_jobs.steps.steps import Steps
 from ultimat3_jobs.steps.waits import ReceivedEvent
 from ultimat3_jobs.vitals import Vitals
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
+Seen = TypeVar("Seen", bound="Attempt")
 
 _tenant: ContextVar[str | None] = ContextVar("ultimat3_jobs_tenant", default=None)
 
@@ -39,7 +38,7 @@ def install_tenant(tenant: str | None) -> None:
     _tenant.set(tenant)
 
 
-class _Attempt:
+class Attempt:
     """What a body may know of its attempt, and how it learns that it should stop."""
 
     def __init__(
@@ -102,6 +101,10 @@ class _Attempt:
             )
         return self._attached
 
+    def seen_as(self, kind: type[Seen], job: ClaimedJob) -> Seen:
+        """Return the same attempt as a body of the other kind gets it."""
+        return kind(job, self.cancelled, self._attached, vitals=self._vitals)
+
     def _check_cancelled(self) -> None:
         if self.cancelled.is_set():
             raise Aborted(f"run {self.run_id} was told to stop")
@@ -110,7 +113,7 @@ class _Attempt:
         return f"<{type(self).__name__} {self.run_id} attempt {self.attempt}/{self.max_attempts}>"
 
 
-class Run(_Attempt):
+class Run(Attempt):
     """One attempt of one job, as its body gets it.
 
     Attributes:
@@ -123,10 +126,6 @@ class Run(_Attempt):
         cancelled: set when the run should stop: cancelled, its lease lost, or out of time. Hand it to what the body
             calls.
     """
-
-    def for_async(self, job: ClaimedJob) -> AsyncRun:
-        """Return the same attempt as an `async def` body gets it."""
-        return AsyncRun(job, self.cancelled, self._attached, vitals=self._vitals)
 
     def check_cancelled(self) -> None:
         """Raise `Aborted` where the run should stop."""
@@ -147,7 +146,41 @@ class Run(_Attempt):
         """
         self._vitals.tell(done, total)
 
-    def step(self, name: str, fn: Callable[..., Any], *args: Any, returns: Any = None, atomic: bool = False) -> Any:
+    @overload
+    def step(
+        self,
+        name: str,
+        fn: Callable[[*Args], T],
+        *args: *Args,
+        returns: None = None,
+        atomic: bool = False,
+    ) -> T: ...
+    @overload
+    def step(
+        self,
+        name: str,
+        fn: Callable[[*Args], object],
+        *args: *Args,
+        returns: type[T],
+        atomic: bool = False,
+    ) -> T: ...
+    @overload
+    def step(
+        self,
+        name: str,
+        fn: Callable[[*Args], object],
+        *args: *Args,
+        returns: Any,
+        atomic: bool = False,
+    ) -> Any: ...
+    def step(
+        self,
+        name: str,
+        fn: Callable[[*Args], Any],
+        *args: *Args,
+        returns: Any = None,
+        atomic: bool = False,
+    ) -> Any:
         """Do `fn(*args)` once for this run: record what it returns, and give that back whenever the body is run again.
 
         A plain step is done, then recorded: where its worker dies between the two it is done again (at least once). An
@@ -166,7 +199,7 @@ class Run(_Attempt):
             StepChanged: where something else is recorded under the name, or a value of another type.
             StepNotAtomic: where an atomic step cannot be one transaction; StepInTransaction: where a plain one was
                 asked for inside a transaction.
-            StepInvalid, DeclarationInvalid: where name, function or type cannot work. Nothing was done.
+            StepInvalid: where name, function or type cannot work. Nothing was done.
             ResultInvalid: where the result cannot be stored. A plain step's work is done.
             Aborted: where the run is over. What an atomic step wrote is rolled back.
         """
@@ -186,13 +219,46 @@ class Run(_Attempt):
         Raises:
             StepInvalid: where the length is none. StepInTransaction, StepNotAtomic: inside a transaction.
         """
-        name, length = _sleep(first, second)
-        waits.sleep(self._steps, name, length)
+        waits.sleep(self._steps, first, second)
 
     def snooze(self, duration: Duration) -> None:
         """Let go of the worker and run this attempt again, from its start, after `duration`. Burns no attempt."""
-        waits.snooze(self._steps, check_length("snooze", duration))
+        waits.snooze(self._steps, duration)
 
+    @overload
+    def wait_for_event(
+        self,
+        name: str,
+        event: str,
+        *,
+        match: Mapping[str, MatchValue] | None = None,
+        timeout: Duration | None = None,
+        required: Literal[True],
+        returns: type[T],
+    ) -> ReceivedEvent[T]: ...
+    @overload
+    def wait_for_event(
+        self,
+        name: str,
+        event: str,
+        *,
+        match: Mapping[str, MatchValue] | None = None,
+        timeout: Duration | None = None,
+        required: Literal[True],
+        returns: Any = None,
+    ) -> ReceivedEvent[Any]: ...
+    @overload
+    def wait_for_event(
+        self,
+        name: str,
+        event: str,
+        *,
+        match: Mapping[str, MatchValue] | None = None,
+        timeout: Duration | None = None,
+        required: bool = False,
+        returns: type[T],
+    ) -> ReceivedEvent[T] | None: ...
+    @overload
     def wait_for_event(
         self,
         name: str,
@@ -202,7 +268,17 @@ class Run(_Attempt):
         timeout: Duration | None = None,
         required: bool = False,
         returns: Any = None,
-    ) -> ReceivedEvent | None:
+    ) -> ReceivedEvent[Any] | None: ...
+    def wait_for_event(
+        self,
+        name: str,
+        event: str,
+        *,
+        match: Mapping[str, MatchValue] | None = None,
+        timeout: Duration | None = None,
+        required: bool = False,
+        returns: Any = None,
+    ) -> ReceivedEvent[Any] | None:
         """Let go of the worker until an event is published; return it, or None where the wait timed out.
 
         An event counts from the moment at which the job was enqueued, also where the run did not wait yet. A run gets
@@ -224,91 +300,9 @@ class Run(_Attempt):
         return waits.wait_for_event(
             self._steps,
             name,
-            event=check_event_name(event),
-            match=match_text(match),
-            timeout=_timeout(timeout),
+            event,
+            match=match,
+            timeout=timeout,
             required=required,
             returns=returns,
         )
-
-
-class AsyncRun(_Attempt):
-    """One attempt of one job, as an `async def` body gets it: what `Run` has, with methods that are awaited.
-
-    Where the run should stop, its coroutine is cancelled as well: whatever it awaits raises `asyncio.CancelledError`.
-    """
-
-    async def check_cancelled(self) -> None:
-        """Let the other bodies of the loop have their turn, then raise `Aborted` where the run should stop."""
-        await asyncio.sleep(0)
-        self._check_cancelled()
-
-    async def progress(self, done: float, total: float | None = None) -> None:
-        """Tell how far the work is, as `Run.progress` does."""
-        self._vitals.tell(done, total)
-
-    async def step(
-        self, name: str, fn: Callable[..., Any], *args: Any, returns: Any = None, atomic: bool = False
-    ) -> Any:
-        """`Run.step` for async bodies. `fn` may be an `async def`, which is awaited, or a plain function.
-
-        A plain function is called in the run's own thread, an atomic step's always: Django has no transaction that a
-        coroutine can be in.
-        """
-        steps = self._steps
-        if atomic:
-            return await _in_slot(steps.step)(name, fn, args, returns=returns, atomic=True)
-        begun = await _in_slot(steps.begin)(name, fn, returns=returns, atomic=False)
-        if isinstance(begun, Replayed):
-            return begun.value
-        with steps.deadline(name):
-            result = fn(*args) if is_async(fn) else await _in_slot(fn)(*args)
-            if inspect.isawaitable(result):
-                result = await result
-        return await _in_slot(steps.finish)(begun, result)
-
-    @overload
-    async def sleep(self, duration: Duration, /) -> None: ...
-    @overload
-    async def sleep(self, name: str, duration: Duration, /) -> None: ...
-    async def sleep(self, first: Any, second: Any = None, /) -> None:
-        """`Run.sleep` for async bodies."""
-        name, length = _sleep(first, second)
-        await _in_slot(waits.sleep)(self._steps, name, length)
-
-    async def snooze(self, duration: Duration) -> None:
-        """`Run.snooze` for async bodies."""
-        await _in_slot(waits.snooze)(self._steps, check_length("snooze", duration))
-
-    async def wait_for_event(
-        self,
-        name: str,
-        event: str,
-        *,
-        match: Mapping[str, MatchValue] | None = None,
-        timeout: Duration | None = None,
-        required: bool = False,
-        returns: Any = None,
-    ) -> ReceivedEvent | None:
-        """`Run.wait_for_event` for async bodies."""
-        return await _in_slot(waits.wait_for_event)(
-            self._steps,
-            name,
-            event=check_event_name(event),
-            match=match_text(match),
-            timeout=_timeout(timeout),
-            required=required,
-            returns=returns,
-        )
-
-
-_in_slot = sync_to_async  # the thread of the run's slot: see ultimat3_jobs.worker.async_bodies
-
-
-def _sleep(first: Any, second: Any) -> tuple[str | None, timedelta]:
-    name, duration = (None, first) if second is None else (first, second)
-    return name, check_length("sleep", duration)
-
-
-def _timeout(value: Duration | None) -> timedelta | None:
-    return None if value is None else check_length("timeout", value)

@@ -166,7 +166,7 @@ class TransactionBroken(JobsError):
 
 
 class StepInvalid(JobsError):
-    """A step, a sleep or a wait was asked for in a way that cannot work: its name, its function, its time."""
+    """A step, a sleep or a wait was asked for in a way that cannot work: its name, its function, its type, its time."""
 
     code = "X_STEP_INVALID"
 

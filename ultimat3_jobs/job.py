@@ -13,7 +13,8 @@ from asgiref.sync import sync_to_async
 
 from ultimat3_jobs import options as checked
 from ultimat3_jobs import registry
-from ultimat3_jobs.context import AsyncRun, Run
+from ultimat3_jobs.async_run import AsyncRun
+from ultimat3_jobs.context import Run
 from ultimat3_jobs.definition import JobDefinition, OnConflict, OnKeyReuse, WhileRunning
 from ultimat3_jobs.durations import Duration
 from ultimat3_jobs.enqueue import EnqueueOptions, EnqueueResult, build_batch, build_request, submit

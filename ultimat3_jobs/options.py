@@ -157,9 +157,10 @@ def check_limits(timeout: Duration | None, step_timeout: Duration | None) -> tup
     attempt = None if timeout is None else check_positive_duration("timeout", timeout, example="5m")
     step = None if step_timeout is None else check_positive_duration("step_timeout", step_timeout, example="1m")
     if attempt is not None and step is not None and step > attempt:
+        both = format_duration(attempt)
         raise DeclarationInvalid(
             f"step_timeout={step_timeout!r} is longer than timeout={timeout!r}, which ends the attempt before it",
-            fix=f'step_timeout="{format_duration(attempt)}"  # or less, or a longer timeout',
+            fix=f'timeout="{both}", step_timeout="{both}"  # or less, or a longer timeout',
         )
     return attempt, step
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from django.db.models import Model
 
-from ultimat3_jobs.errors import DeclarationInvalid, InputInvalid
+from ultimat3_jobs.errors import InputInvalid, StepInvalid
 from ultimat3_jobs.hints import STORABLE, UnstorableHintError, examine
 from ultimat3_jobs.plain import find_dropped, to_plain, where, without_exponents
 
@@ -45,7 +45,7 @@ class OutputCodec:
         hint: the declared type. `Any` is what JSON gives: a tuple comes back as a list, a UUID as text.
 
     Raises:
-        DeclarationInvalid: where values of this type do not come back from storage as what they are.
+        StepInvalid: where values of this type do not come back from storage as what they are.
     """
 
     def __init__(self, hint: Any) -> None:
@@ -103,11 +103,11 @@ class OutputCodec:
                 fix="run.step(name, fn, returns=...)  # the type that was recorded, or give the step another name",
             ) from None
 
-    def _refuse(self, why: str) -> DeclarationInvalid:
+    def _refuse(self, why: str) -> StepInvalid:
         fix = f"run.step(name, fn, returns=...)  # {STORABLE}"
         if isinstance(self._hint, type) and issubclass(self._hint, Model):
             fix = "return its primary key: value.pk"
-        return DeclarationInvalid(f"a step declares {_shown(self._hint)}, which cannot be stored: {why}", fix=fix)
+        return StepInvalid(f"a step declares {_shown(self._hint)}, which cannot be stored: {why}", fix=fix)
 
 
 def codec_for(fn: Callable[..., Any], returns: Any) -> OutputCodec:
@@ -115,10 +115,11 @@ def codec_for(fn: Callable[..., Any], returns: Any) -> OutputCodec:
 
     Args:
         fn: what a step calls.
-        returns: the declared type; None is the function's annotation, and any JSON value where it has none.
+        returns: the declared type; None is the function's annotation, a class itself, and any JSON value where there
+            is neither.
 
     Raises:
-        DeclarationInvalid: where the type cannot be stored, or the annotation cannot be resolved.
+        StepInvalid: where the type cannot be stored, or the annotation cannot be resolved.
     """
     hint = _annotation(fn) if returns is None else returns
     try:
@@ -134,7 +135,9 @@ def _annotation(fn: Callable[..., Any]) -> Any:
     target: Any = fn
     while isinstance(target, functools.partial):
         target = target.func
-    if not inspect.isroutine(target) and not isinstance(target, type):
+    if isinstance(target, type):
+        return target
+    if not inspect.isroutine(target):
         target = getattr(type(target), "__call__", target)  # noqa: B004 - its annotations are wanted
     written = getattr(target, "__annotations__", {}).get("return", Any)
     if not isinstance(written, str) and not typing.get_args(written):
@@ -145,7 +148,7 @@ def _annotation(fn: Callable[..., Any]) -> Any:
         return typing.get_type_hints(holder, namespace, include_extras=True)["return"]
     except (NameError, AttributeError, TypeError, SyntaxError) as error:
         name = getattr(target, "__qualname__", repr(target))
-        raise DeclarationInvalid(
+        raise StepInvalid(
             f"the type that {name} says it returns cannot be resolved: {error}",
             fix="run.step(name, fn, returns=...)  # or import the type outside `if TYPE_CHECKING:`",
         ) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from datetime import timedelta
 from typing import Any
@@ -236,6 +237,16 @@ def test_a_step_that_is_not_recorded_is_refused_with_those_that_are(arguments: l
     assert (Job.objects.get().state, len(recorded(job))) == ("dead", 4)
     bare = add_job("dead")
     assert "nor any other" in refused("retry", bare.id, "--from-step", "charge", *arguments)
+
+
+def test_the_fixes_that_retry_can_be_run_as_they_stand() -> None:
+    misspelt, bare = pipeline(), add_job("dead", number=2)
+
+    for job, step in ((misspelt, "chrage"), (bare, "charge")):
+        (fix,) = re.findall(r"fix: python manage.py jobs (.*)", refused("retry", job.id, "--from-step", step))
+        assert "retried" in jobs(*shlex.split(fix, comments=True))
+        assert Job.objects.get(pk=job.pk).state == "ready"
+    assert recorded(misspelt) == ["reserve", "pause", "approval"]
 
 
 def test_names_in_commands_are_quoted_for_a_shell() -> None:

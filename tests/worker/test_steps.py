@@ -132,6 +132,8 @@ def annotated() -> tuple[int, UUID]:
         (lambda: 1e16, None, 1e16),
         (lambda: None, None, None),
         (partial(int, "7"), None, 7),
+        (partial(UUID, int=7), None, UUID(int=7)),
+        (partial(Parcel, UUID(int=7), Decimal("1.50"), date(2026, 2, 28)), None, PARCEL),
         (PurePath("a").joinpath, str, None),
     ],
 )
@@ -210,7 +212,8 @@ def unstorable() -> Unstorable:
         (in_a_block(lambda run: run.snooze("1d")), "StepInTransaction", []),
         (lambda run: run.step("s", coroutine, atomic=True), "StepNotAtomic", []),
         (lambda run: run.step("s", partial(coroutine), atomic=True), "StepNotAtomic", []),
-        (lambda run: run.step("s", unstorable), "DeclarationInvalid", []),
+        (lambda run: run.step("s", unstorable), "StepInvalid", []),
+        (lambda run: run.wait_for_event("w", "paid", returns=Unstorable), "StepInvalid", []),
         (lambda run: run.step("", leave, "a"), "StepInvalid", []),
         (lambda run: run.step("x" * 201, leave, "a"), "StepInvalid", []),
         (lambda run: run.step("a\x00", leave, "a"), "StepInvalid", []),
@@ -222,6 +225,8 @@ def unstorable() -> Unstorable:
         (lambda run: run.wait_for_event("w", "paid", timeout=0), "StepInvalid", []),
         (lambda run: run.wait_for_event("w", "paid", match={"a": 1.5}), "EventInvalid", []),
         (lambda run: run.wait_for_event("w", " "), "EventInvalid", []),
+        (lambda run: run.wait_for_event(None, "paid"), "StepInvalid", []),
+        (lambda run: run.wait_for_event("w", "paid", timeout="soon"), "StepInvalid", []),
         (lambda run: run.step("s", lambda: {1, 2}), "ResultInvalid", []),
         (lambda run: run.step("s", leave, "a", returns=int), "ResultInvalid", ["a"]),
         (lambda run: run.step("s", leave, "a", returns=int, atomic=True), "ResultInvalid", []),
@@ -229,7 +234,8 @@ def unstorable() -> Unstorable:
     ],
 )
 def test_what_cannot_work_is_refused_and_ends_the_job(work: Any, error: str, effects_left: list[str]) -> None:
-    dead = failing(work, retry=Retry(attempts=2, delay=0) if error != "DeclarationInvalid" else Retry(attempts=1))
+    dead = failing(work, retry=Retry(attempts=2, delay=0))
+    assert dead.stop == "terminal"
     assert dead.error_class == f"ultimat3_jobs.errors.{error}", dead.last_error
     assert effects() == effects_left
     assert "fix: " in dead.last_error

@@ -125,7 +125,8 @@ class JobAdmin(WorkColumns, RepairingAdmin):
             return repair
         if len(ids) != 1:
             raise StepUnknown(
-                f"a step is named for one job, and {len(ids)} were selected", fix="python manage.py jobs retry --help"
+                f"a step is named for one job, and {len(ids)} were selected",
+                fix='press "From here…" beside the step on the page of the one job',
             )
         return replace(
             repair,

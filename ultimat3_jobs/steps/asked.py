@@ -42,8 +42,13 @@ def check_function(name: str, fn: object) -> None:
         )
 
 
-def check_length(what: str, value: Duration) -> timedelta:
+def check_length(what: str, value: Duration, *, fix: str) -> timedelta:
     """Return a length of time; of zero or less it is over at once.
+
+    Args:
+        what: is so long, for the message.
+        value: what was given.
+        fix: what would work.
 
     Raises:
         StepInvalid: where it is none: not a number, infinite, longer than a hundred years.
@@ -51,7 +56,7 @@ def check_length(what: str, value: Duration) -> timedelta:
     try:
         return parse_duration(value)
     except ValueError as error:
-        raise StepInvalid(f"{what}: {error}", fix='run.sleep("3d")') from None
+        raise StepInvalid(f"{what}: {error}", fix=fix) from None
 
 
 def is_async(fn: Callable[..., Any]) -> bool:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from ultimat3_jobs.durations import Duration
 from ultimat3_jobs.errors import EventTimeout, StepInvalid
+from ultimat3_jobs.event_checks import MatchValue, check_event_name, match_text
 from ultimat3_jobs.outputs import OutputCodec
 from ultimat3_jobs.records import StepKind, StepState, StoredStep, Suspension, Wait, WaitAnswer
+from ultimat3_jobs.steps.asked import check_length, check_name
 
 if TYPE_CHECKING:
     from ultimat3_jobs.steps.steps import Steps
 
+Payload = TypeVar("Payload")
 
-class ReceivedEvent(msgspec.Struct, frozen=True):
+
+class ReceivedEvent(msgspec.Struct, Generic[Payload], frozen=True):
     """An event that a run waited for.
 
     Attributes:
@@ -25,8 +32,11 @@ class ReceivedEvent(msgspec.Struct, frozen=True):
     """
 
     name: str
-    payload: Any
+    payload: Payload
     published_at: datetime
+
+
+_WITH_TIMEOUT = 'run.wait_for_event(..., timeout="3d")'
 
 
 class _Stored(msgspec.Struct, frozen=True):
@@ -34,8 +44,16 @@ class _Stored(msgspec.Struct, frozen=True):
     published_at: str
 
 
-def sleep(steps: Steps, name: str | None, length: timedelta) -> None:
-    """Return where the time is over; otherwise record until when the run sleeps, and suspend it."""
+def sleep(steps: Steps, first: Any, second: Any) -> None:
+    """Return where the time is over; otherwise record until when the run sleeps, and suspend it.
+
+    Args:
+        steps: of the run.
+        first: the name of the sleep; its duration where that is all that was given.
+        second: its duration, or None.
+    """
+    name, duration = (None, first) if second is None else (first, second)
+    length = check_length("sleep", duration, fix='run.sleep("3d")')
     steps.check()
     name = steps.name_of(name, StepKind.SLEEP)
     steps.require_a_place(f"sleep {name!r}")
@@ -50,8 +68,9 @@ def sleep(steps: Steps, name: str | None, length: timedelta) -> None:
     steps.suspend(Suspension(reason=f"asleep until {_moment(stored.until)} ({name})", until=stored.until))
 
 
-def snooze(steps: Steps, length: timedelta) -> None:
+def snooze(steps: Steps, duration: Duration) -> None:
     """Suspend the run for a while; nothing is recorded of it."""
+    length = check_length("snooze", duration, fix='run.snooze("5m")')
     steps.check()
     steps.require_a_place("a snooze")
     steps.suspend(Suspension(reason="snoozing: it asked to come back later", delay=max(0.0, length.total_seconds())))
@@ -62,40 +81,40 @@ def wait_for_event(
     name: str,
     event: str,
     *,
-    match: str,
-    timeout: timedelta | None,
+    match: Mapping[str, MatchValue] | None,
+    timeout: Duration | None,
     required: bool,
     returns: Any,
-) -> ReceivedEvent | None:
+) -> ReceivedEvent[Any] | None:
     """Return the event, or None where the wait timed out; otherwise suspend the run until one of the two.
 
     Raises:
         EventTimeout: where the event is required and the wait timed out.
     """
-    steps.check()
-    name = steps.name_of(name, StepKind.WAIT)
-    steps.require_a_place(f"wait {name!r}")
-    if timeout is not None and timeout <= timedelta(0):
-        raise StepInvalid(
-            f"the wait {name!r} has a timeout of zero or less", fix='run.wait_for_event(..., timeout="3d")'
-        )
+    check_name(name)
+    event, matched = check_event_name(event), match_text(match)
+    longest = None if timeout is None else check_length("timeout", timeout, fix=_WITH_TIMEOUT)
+    if longest is not None and longest <= timedelta(0):
+        raise StepInvalid(f"the wait {name!r} has a timeout of zero or less", fix=_WITH_TIMEOUT)
     codec = OutputCodec(Any if returns is None else returns)
-    answer = _ask(steps, name, event, match, timeout)
+    steps.check()
+    steps.require_a_place(f"wait {name!r}")
+    answer = _ask(steps, name, event, matched, longest)
     if answer.state == StepState.DONE:
         return _received(steps, name, event, answer.output, codec)
     if answer.state == StepState.TIMED_OUT:
         if required:
             raise EventTimeout(
                 f"the event {event!r} did not come until {_moment(answer.until)}, and {steps.job.name} requires it",
-                fix=f"python manage.py jobs retry {steps.job.claim.id} --from-step {name!r}  # waits for it anew",
+                fix=f"python manage.py jobs retry {steps.job.claim.id} --from-step {shlex.quote(name)}  # waits anew",
             )
         return None
     return steps.suspend(
         Suspension(
-            reason=_waiting(name, event, match, answer.until),
+            reason=_waiting(name, event, matched, answer.until),
             until=answer.until,
             event=event,
-            match=match,
+            match=matched,
             poll=steps.event_poll.total_seconds(),
         )
     )
@@ -117,7 +136,7 @@ def _waiting(name: str, event: str, match: str, until: datetime | None) -> str:
     return f"waits for the event {event!r}{f' {match}' if match else ''}{end} ({name})"
 
 
-def _received(steps: Steps, name: str, event: str, output: str | None, codec: OutputCodec) -> ReceivedEvent:
+def _received(steps: Steps, name: str, event: str, output: str | None, codec: OutputCodec) -> ReceivedEvent[Any]:
     held = msgspec.json.decode(output or "{}", type=_Stored)
     stored = StoredStep(name=name, seq=0, kind=StepKind.WAIT, state=StepState.DONE, output=bytes(held.payload).decode())
     published_at = datetime.fromisoformat(held.published_at).replace(tzinfo=UTC)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from django.utils.module_loading import import_string
 
+from ultimat3_jobs.async_run import AsyncRun
 from ultimat3_jobs.context import Run, install_tenant
 from ultimat3_jobs.definition import JobDefinition
 from ultimat3_jobs.forks import leave_if_forked
@@ -49,7 +50,7 @@ def call_body(definition: JobDefinition, job: ClaimedJob, run: Run, values: Mapp
     with stacks.running(job.claim.id, job.name):
         try:
             if definition.is_async:
-                return call_async_body(definition.func, run.for_async(job), values, run.cancelled)
+                return call_async_body(definition.func, run.seen_as(AsyncRun, job), values, run.cancelled)
             result = definition.func(run, **values)
         except BaseException as error:
             leave_if_forked(process, error)
