@@ -141,7 +141,7 @@ def test_a_retry_as_it_stands_keeps_the_steps(admin_client: Client) -> None:
     assert LogEntry.objects.get().change_message == "Retried. mended"
 
 
-def test_of_ten_thousand_steps_the_last_are_shown(admin_client: Client) -> None:
+def test_of_a_thousand_steps_the_last_are_shown(admin_client: Client) -> None:
     job = job_with_steps()
 
     def queries() -> int:
@@ -152,17 +152,17 @@ def test_of_ten_thousand_steps_the_last_are_shown(admin_client: Client) -> None:
     few = queries()
     JobStep.objects.bulk_create(
         JobStep(run_id=job.run_id, name=f"step-{seq}", seq=seq, kind="step", state="done", output=seq)
-        for seq in range(4, 10_001)
+        for seq in range(4, 1_001)
     )
 
     assert queries() == few
     text = page(admin_client, page_of(job))
-    assert offered(text) == [f"step-{seq}" for seq in range(10_001 - MAX_STEPS_SHOWN, 10_001)]
+    assert offered(text) == [f"step-{seq}" for seq in range(1_001 - MAX_STEPS_SHOWN, 1_001)]
     assert f"The last {MAX_STEPS_SHOWN} are shown." in text
-    assert f"python manage.py jobs show {job.id} --steps 10000" in text
-    asked = act(admin_client, "retry", job.id, from_step="step-5000").content.decode()
-    assert "Skipped, with the results they have: 4999" in asked
-    assert "… and 4801 more." in asked
+    assert f"python manage.py jobs show {job.id} --steps 1000" in text
+    asked = act(admin_client, "retry", job.id, from_step="step-500").content.decode()
+    assert "Skipped, with the results they have: 499" in asked
+    assert "… and 301 more." in asked
 
 
 def test_a_suspended_job_says_what_it_waits_for(admin_client: Client) -> None:
