@@ -55,9 +55,9 @@ BIG = Sizes(
     ready=130_000,
     published=100_000,
     pending=5_000,
-    waits=100_000,
-    events=1_000_000,
-    had=100_000,
+    waits=20_000,
+    events=100_000,
+    had=20_000,
 )
 SMALL = Sizes(
     done=5_000,
