@@ -206,7 +206,7 @@ def test_a_retried_job_does_again_what_was_forgotten_and_nothing_else(arguments:
 def test_the_fix_of_an_event_that_did_not_come_waits_for_it_anew() -> None:
     @job(name="t.patient", idempotency_key="{n}", tenant=NO_TENANT, retry=Retry(attempts=1))
     def patient(run: Run, n: int) -> None:
-        run.wait_for_event("the review's $(end)", "review.done", timeout=0.05, required=True)
+        run.wait_for_event('the reviewer\'s "yes"', "review.done", timeout=0.05, required=True)
 
     queued = patient.enqueue(n=1)
 

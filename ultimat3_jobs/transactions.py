@@ -59,7 +59,7 @@ class FencedTransaction:
         self._driver = driver
         self._job = job
         self._owner = owner
-        self._is_landed = is_committed
+        self._ask = is_committed
         self._alias, self._depth = "", 0
         self._session: object = None
         self.landed = self.replaced = False
@@ -161,7 +161,7 @@ class FencedTransaction:
                 connection.close()
             # Not what is usable tells: a failed commit closes the connection, and Django has opened another by now.
             self.replaced = connection.connection is not self._session
-            return self._is_landed()
+            return self._ask()
         except Exception:
             return False
 

@@ -63,7 +63,7 @@ def publish_catalog(run: Run, group: str, path: str, checksum: str, review_withi
     counts = run.step("parse", count, path, checksum, returns=Counts)
     run.step("store", store, run, path, checksum, atomic=True)
     event = run.wait_for_event("review", REVIEW_DONE, match={"path": path}, timeout=review_within, returns=Review)
-    reviewed_by: str = event.payload.by if event else NOBODY
+    reviewed_by = event.payload.by if event else NOBODY
     run.step("publish", publish, path, counts, reviewed_by, atomic=True)
     run.logger.info("%s: published, reviewed by %s", path, reviewed_by)
     return reviewed_by

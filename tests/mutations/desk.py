@@ -210,8 +210,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="retry from a step: only what was started forgets",
         file=DRIVER_REPAIRS,
-        old='"forget_steps", {"rows": _batch(started)',
-        new='"forget_steps", {"rows": _batch(ids)',
+        old='"forget_steps", {"rows": rows.encode_ids(started)',
+        new='"forget_steps", {"rows": rows.encode_ids(ids)',
         test=f"{FROM_A_STEP}test_what_cannot_be_retried_keeps_its_steps[running]",
         vendors=SQLITE,
     ),

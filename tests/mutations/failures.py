@@ -90,7 +90,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "retry: an expired key holds nothing up",
         _REPAIRS,
-        '    run(alias, "release_keys_for", {"rows": _batch(asked)})\n',
+        '    run(alias, "release_keys_for", {"rows": rows.encode_ids(asked)})\n',
         "",
         f"{_RETRIES}test_a_key_held_by_a_done_job_is_held_until_it_expires",
         BOTH,

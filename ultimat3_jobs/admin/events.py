@@ -10,15 +10,13 @@ from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
-from django.urls import reverse
 
 from ultimat3_jobs.admin.lists import BoundedChangeList, ReadOnlyAdmin
 from ultimat3_jobs.inspection.events import EventPage, find_event, list_events
 from ultimat3_jobs.inspection.masking import printable, shown
-from ultimat3_jobs.inspection.moments import instant
 from ultimat3_jobs.inspection.story import clock
 from ultimat3_jobs.models import JobEvent
+from ultimat3_jobs.moments import instant
 
 
 class EventChangeList(BoundedChangeList):
@@ -76,13 +74,9 @@ class JobEventAdmin(ReadOnlyAdmin):
             "Staged as": str(event.staged_id),
         }
         over = event.expires_at <= clock()
-        context = {
-            **self.admin_site.each_context(request),
-            **(extra_context or {}),
+        page = {
             "title": printable(event.name),
             "subtitle": str(event.pk),
-            "opts": self.opts,
-            "media": self.media,
             "why": (
                 f"It expired at {instant(event.expires_at)}: no run gets it any more."
                 if over
@@ -92,6 +86,5 @@ class JobEventAdmin(ReadOnlyAdmin):
             "facts": [(name, printable(value)) for name, value in facts.items() if value],
             "input_title": "Payload",
             "input": printable(shown(event.payload), lines=True),
-            "list_url": reverse(f"{self.admin_site.name}:{self.opts.app_label}_{self.opts.model_name}_changelist"),
         }
-        return TemplateResponse(request, "admin/ultimat3_jobs/job.html", context)
+        return self.row_page(request, page | (extra_context or {}))

@@ -13,7 +13,6 @@ from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
 
 from ultimat3_jobs.admin.lists import BoundedChangeList, ChoiceFilter, WorkColumns
 from ultimat3_jobs.admin.repairs import Repair, RepairingAdmin
@@ -22,12 +21,12 @@ from ultimat3_jobs.errors import StepUnknown
 from ultimat3_jobs.inspection import repair
 from ultimat3_jobs.inspection.lists import Filters, Page, list_jobs, queues, search_jobs
 from ultimat3_jobs.inspection.masking import bounded, printable, shown
-from ultimat3_jobs.inspection.moments import instant
 from ultimat3_jobs.inspection.preview import preview
 from ultimat3_jobs.inspection.step_texts import output_text, progress, progress_text, state_text, took_text, when_text
 from ultimat3_jobs.inspection.steps import MAX_STEPS
-from ultimat3_jobs.inspection.story import Story, failure_text, overview, repair_line, tell
+from ultimat3_jobs.inspection.story import Story, attempt_line, failure_text, overview, tell
 from ultimat3_jobs.models import Job, JobAttempt
+from ultimat3_jobs.moments import instant
 from ultimat3_jobs.states import LIVE, RETRYABLE, State
 
 RETRY = Repair(
@@ -159,13 +158,9 @@ class JobAdmin(WorkColumns, RepairingAdmin):
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[no-any-return, attr-defined]
         job = story.job
         newest = next((one for one in story.attempts if one.kind == "failure"), None)
-        context = {
-            **self.admin_site.each_context(request),
-            **(extra_context or {}),
+        page = {
             "title": printable(job.name),
             "subtitle": str(job.id),
-            "opts": self.opts,
-            "media": self.media,
             "story": story,
             "why": printable(story.why),
             "alarm": job.state in RETRYABLE,
@@ -180,9 +175,8 @@ class JobAdmin(WorkColumns, RepairingAdmin):
             "commands": [(printable(command), does) for command, does in story.commands],
             "retry": RETRY if job.state in RETRYABLE and self.may(request, RETRY) else None,
             "cancel": CANCEL if job.state in LIVE and self.may(request, CANCEL) else None,
-            "list_url": self._list_url(),
         }
-        return TemplateResponse(request, "admin/ultimat3_jobs/job.html", context)
+        return self.row_page(request, page | (extra_context or {}))
 
 
 def _steps(story: Story) -> list[dict[str, Any]]:
@@ -229,14 +223,8 @@ def _facts(job: Job) -> dict[str, str]:
 
 
 def _heading(attempt: JobAttempt) -> str:
-    if attempt.kind == "failure":
-        following = f", the next was due {instant(attempt.next_run_at)}" if attempt.next_run_at else ""
-        decided = f" ({attempt.decision}{following})" if attempt.decision else ""
-        what = f"Attempt {attempt.attempt} failed at {instant(attempt.finished_at)}: {attempt.error_class}{decided}"
-    else:
-        line = repair_line(attempt)
-        what = line[:1].upper() + line[1:]
-    return printable(what)
+    line = attempt_line(attempt)
+    return printable(line[:1].upper() + line[1:])
 
 
 def _text(attempt: JobAttempt) -> str:

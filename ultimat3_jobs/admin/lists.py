@@ -11,7 +11,9 @@ from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import reverse
 
 from ultimat3_jobs.inspection.lists import LAST
 from ultimat3_jobs.inspection.masking import printable
@@ -116,6 +118,16 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
+
+    def list_url(self) -> str:
+        """Return where the list of these rows is."""
+        return reverse(f"{self.admin_site.name}:{self.opts.app_label}_{self.opts.model_name}_changelist")
+
+    def row_page(self, request: HttpRequest, page: dict[str, Any]) -> HttpResponse:
+        """Answer with the page of one row, which holds `page` and what every page of the admin does."""
+        site = self.admin_site.each_context(request)
+        context = {**site, "opts": self.opts, "media": self.media, "list_url": self.list_url(), **page}
+        return TemplateResponse(request, "admin/ultimat3_jobs/job.html", context)
 
 
 class WorkColumns:

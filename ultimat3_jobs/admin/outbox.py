@@ -10,17 +10,16 @@ from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
 
 from ultimat3_jobs.admin.lists import BoundedChangeList, ChoiceFilter, WorkColumns
 from ultimat3_jobs.admin.repairs import Repair, RepairingAdmin
 from ultimat3_jobs.aliases import outbox_aliases
 from ultimat3_jobs.inspection import repair
 from ultimat3_jobs.inspection.masking import bounded, printable, shown
-from ultimat3_jobs.inspection.moments import instant
 from ultimat3_jobs.inspection.staged import StagedPage, list_staged, search_staged, staged_rows
 from ultimat3_jobs.inspection.story import tell_staged
 from ultimat3_jobs.models import OutboxEntry
+from ultimat3_jobs.moments import instant
 
 RETRY = Repair("retry", "Handed to the relay again", repair.retry, "The relay tries to publish it again.")
 
@@ -110,13 +109,9 @@ class OutboxEntryAdmin(WorkColumns, RepairingAdmin):
             "Published": instant(entry.published_at),
             "Enqueued by": entry.enqueued_by,
         }
-        context = {
-            **self.admin_site.each_context(request),
-            **(extra_context or {}),
+        page = {
             "title": printable(entry.name),
             "subtitle": str(entry.id),
-            "opts": self.opts,
-            "media": self.media,
             "story": story,
             "job": None,
             "why": printable(bounded(story.why), lines=True),
@@ -125,7 +120,6 @@ class OutboxEntryAdmin(WorkColumns, RepairingAdmin):
             "input": printable(shown(entry.input), lines=True),
             "commands": [(printable(command), does) for command, does in story.commands],
             "retry": RETRY if set_aside and self.may(request, RETRY) else None,
-            "list_url": self._list_url(),
             "row_id": entry.id,
         }
-        return TemplateResponse(request, "admin/ultimat3_jobs/job.html", context)
+        return self.row_page(request, page | (extra_context or {}))

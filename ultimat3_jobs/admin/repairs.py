@@ -141,8 +141,8 @@ class RepairingAdmin(ReadOnlyAdmin):
             "checkbox": ACTION_CHECKBOX_NAME,
             "command": f"python manage.py jobs {repair.verb} {' '.join(map(str, ids))} {repair.options}".strip(),
             "preview": repair.preview and _groups(repair.preview),
-            "action_url": self._list_url(),
-            "back_url": self._page_url(ids[0]) if len(ids) == 1 else self._list_url(),
+            "action_url": self.list_url(),
+            "back_url": self._page_url(ids[0]) if len(ids) == 1 else self.list_url(),
         }
         return TemplateResponse(request, "admin/ultimat3_jobs/confirm.html", context)
 
@@ -159,7 +159,7 @@ class RepairingAdmin(ReadOnlyAdmin):
                 self._tell(request, one.error)
             else:
                 self.message_user(request, str(one.verdict), messages.ERROR)
-        return HttpResponseRedirect(self._page_url(ids[0]) if len(ids) == 1 else self._list_url())
+        return HttpResponseRedirect(self._page_url(ids[0]) if len(ids) == 1 else self.list_url())
 
     def _repair(self, request: HttpRequest, repair: Repair, ids: Sequence[UUID], reason: str) -> Sequence[Outcome]:
         # One transaction, so that nothing is done that the log does not know of.
@@ -200,9 +200,6 @@ class RepairingAdmin(ReadOnlyAdmin):
     def _back(self, request: HttpRequest, message: str) -> HttpResponse:
         self.message_user(request, message, messages.WARNING)
         return HttpResponseRedirect(request.get_full_path())
-
-    def _list_url(self) -> str:
-        return reverse(f"{self.admin_site.name}:{self.opts.app_label}_{self.opts.model_name}_changelist")
 
     def _page_url(self, row: UUID) -> str:
         return reverse(f"{self.admin_site.name}:{self.opts.app_label}_{self.opts.model_name}_change", args=[row])

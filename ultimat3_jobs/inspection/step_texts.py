@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeGuard
 
-from ultimat3_jobs.inspection.moments import instant, span
 from ultimat3_jobs.inspection.steps import MAX_OUTPUT, RecordedStep
 from ultimat3_jobs.models import Job
+from ultimat3_jobs.moments import instant, span
 from ultimat3_jobs.records import StepKind, StepState
 from ultimat3_jobs.states import State
 

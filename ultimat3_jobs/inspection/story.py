@@ -10,11 +10,11 @@ from uuid import UUID
 from ultimat3_jobs import registry
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.drivers.database.rows import encode, parse_instant, uuid
-from ultimat3_jobs.inspection.moments import instant, span
 from ultimat3_jobs.inspection.staged import staged_rows
 from ultimat3_jobs.inspection.step_texts import why_suspended
 from ultimat3_jobs.inspection.steps import MAX_STEPS_SHOWN, RecordedStep, last_steps
 from ultimat3_jobs.models import Job, JobAttempt, OutboxEntry
+from ultimat3_jobs.moments import instant, span
 from ultimat3_jobs.sql import run
 from ultimat3_jobs.states import LIVE, RETRYABLE, State, Stop
 
@@ -139,6 +139,15 @@ def repair_line(attempt: JobAttempt) -> str:
     by = f" by {attempt.by}" if attempt.by else ""
     reason = f": {attempt.reason}" if attempt.reason else ""
     return f"{attempt.kind}{step} at {instant(attempt.finished_at)}{by}{reason}"
+
+
+def attempt_line(attempt: JobAttempt) -> str:
+    """Return how an attempt failed and what was decided, or who retried or cancelled the job."""
+    if attempt.kind != "failure":
+        return repair_line(attempt)
+    following = f", next due {instant(attempt.next_run_at)}" if attempt.next_run_at else ""
+    decided = f" ({attempt.decision}{following})" if attempt.decision else ""
+    return f"attempt {attempt.attempt} failed at {instant(attempt.finished_at)}: {attempt.error_class}{decided}"
 
 
 def failure_text(attempt: JobAttempt) -> str:

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 
 from ultimat3_jobs.inspection.lists import Page
 from ultimat3_jobs.inspection.masking import bounded, printable, shown
-from ultimat3_jobs.inspection.moments import instant
 from ultimat3_jobs.inspection.preview import Preview, preview_command
 from ultimat3_jobs.inspection.staged import StagedPage, staged_command
 from ultimat3_jobs.inspection.step_texts import output_text, progress_text, state_text, took_text, when_text
 from ultimat3_jobs.inspection.steps import MAX_STEPS_SHOWN
-from ultimat3_jobs.inspection.story import StagedStory, Story, failure_text, overview, repair_line
+from ultimat3_jobs.inspection.story import StagedStory, Story, attempt_line, failure_text, overview
 from ultimat3_jobs.models import Job, JobAttempt, OutboxEntry
+from ultimat3_jobs.moments import instant
 from ultimat3_jobs.states import RETRYABLE
 
 MAX_CELL = 60
@@ -157,15 +157,9 @@ def _staged(told: StagedStory) -> Iterator[str]:
 
 def _attempt(attempt: JobAttempt) -> Iterator[str]:
     yield ""
-    if attempt.kind != "failure":
-        yield printable(repair_line(attempt))
-        return
-    following = f", next due {instant(attempt.next_run_at)}" if attempt.next_run_at else ""
-    yield (
-        f"attempt {attempt.attempt} failed at {instant(attempt.finished_at)}: {printable(attempt.error_class)}"
-        f" ({printable(attempt.decision)}{following})"
-    )
-    yield from _indented(bounded(failure_text(attempt)))
+    yield printable(attempt_line(attempt))
+    if attempt.kind == "failure":
+        yield from _indented(bounded(failure_text(attempt)))
 
 
 def _cells(job: Job) -> tuple[str, ...]:

@@ -17,8 +17,8 @@ class JobStep(models.Model):
     run_id = models.UUIDField()
     name = models.CharField(max_length=200)
     seq = models.IntegerField()  # read by the replay and the time line: the order of recording
-    kind = models.CharField(max_length=16)  # step, sleep, wait, cursor
-    state = models.CharField(max_length=16)
+    kind = models.CharField(max_length=16)  # a StepKind
+    state = models.CharField(max_length=16)  # a StepState
     attempt = models.IntegerField(db_default=0)  # the job's attempt that recorded it
     output = models.JSONField(null=True)  # read by the replay
     event_id = models.BigIntegerField(null=True)  # read by later waits: a run gets each event once

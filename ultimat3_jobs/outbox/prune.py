@@ -91,7 +91,7 @@ class Pruner:
         seen = run(alias, "aged", {"after": after.hex, "limit": BATCH, "keep": keep})
         old = [rows.uuid(row_id) for row_id, prunable, _ in seen if prunable]
         if old:
-            run(alias, "prune", {"rows": rows.encode({"id": one.hex} for one in old), "keep": keep})
+            run(alias, "prune", {"rows": rows.encode_ids(old), "keep": keep})
             emit("jobs.outbox.pruned", level=logging.DEBUG, outbox=alias, rows=len(old))
         if len(seen) < BATCH or seen[-1][2]:
             return False

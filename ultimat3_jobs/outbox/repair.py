@@ -38,8 +38,7 @@ def _retry(ids: Sequence[UUID], by: str, reason: str) -> list[RetryVerdict]:
         if not left:
             break
         retried = {
-            rows.uuid(row_id): name
-            for row_id, name in run(alias, "retry_staged", {"rows": rows.encode({"id": one.hex} for one in left)})
+            rows.uuid(row_id): name for row_id, name in run(alias, "retry_staged", {"rows": rows.encode_ids(left)})
         }
         there = OutboxEntry.objects.using(alias).filter(id__in=left).values_list("id", flat=True)
         verdicts.update(dict.fromkeys(there, RetryVerdict.NOT_RETRYABLE))

@@ -12,6 +12,7 @@ import msgspec
 from ultimat3_jobs.durations import Duration
 from ultimat3_jobs.errors import EventTimeout, StepInvalid
 from ultimat3_jobs.event_checks import MatchValue, check_event_name, match_text
+from ultimat3_jobs.moments import instant
 from ultimat3_jobs.outputs import OutputCodec
 from ultimat3_jobs.records import StepKind, StepState, StoredStep, Suspension, Wait, WaitAnswer
 from ultimat3_jobs.steps.asked import check_length, check_name
@@ -65,7 +66,7 @@ def sleep(steps: Steps, first: Any, second: Any) -> None:
             return
     if stored.is_over:
         return
-    steps.suspend(Suspension(reason=f"asleep until {_moment(stored.until)} ({name})", until=stored.until))
+    steps.suspend(Suspension(reason=f"asleep until {instant(stored.until)} ({name})", until=stored.until))
 
 
 def snooze(steps: Steps, duration: Duration) -> None:
@@ -105,7 +106,7 @@ def wait_for_event(
     if answer.state == StepState.TIMED_OUT:
         if required:
             raise EventTimeout(
-                f"the event {event!r} did not come until {_moment(answer.until)}, and {steps.job.name} requires it",
+                f"the event {event!r} did not come until {instant(answer.until)}, and {steps.job.name} requires it",
                 fix=f"python manage.py jobs retry {steps.job.claim.id} --from-step {shlex.quote(name)}  # waits anew",
             )
         return None
@@ -132,7 +133,7 @@ def _ask(steps: Steps, name: str, event: str, match: str, timeout: timedelta | N
 
 
 def _waiting(name: str, event: str, match: str, until: datetime | None) -> str:
-    end = f", until {_moment(until)}" if until else ""
+    end = f", until {instant(until)}" if until else ""
     return f"waits for the event {event!r}{f' {match}' if match else ''}{end} ({name})"
 
 
@@ -141,7 +142,3 @@ def _received(steps: Steps, name: str, event: str, output: str | None, codec: Ou
     stored = StoredStep(name=name, seq=0, kind=StepKind.WAIT, state=StepState.DONE, output=bytes(held.payload).decode())
     published_at = datetime.fromisoformat(held.published_at).replace(tzinfo=UTC)
     return ReceivedEvent(event, steps.decode(codec, stored), published_at)
-
-
-def _moment(moment: datetime | None) -> str:
-    return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC"

@@ -76,7 +76,7 @@ def _join(alias: str, waiting: dict[int, EnqueueRequest], receipts: dict[int, Re
     holders = _look_up(alias, waiting)
     expired = {place: one for place, one in holders.items() if one.expired and one.id != waiting[place].id}
     if expired:
-        run(alias, "release_keys", {"rows": rows.encode({"id": holder.id.hex} for holder in expired.values())})
+        run(alias, "release_keys", {"rows": rows.encode_ids(holder.id for holder in expired.values())})
     begun = _begun_meanwhile(alias, waiting, holders)
     again: dict[int, Holder] = {}
     for position, holder in holders.items():
@@ -110,7 +110,7 @@ def _begun_meanwhile(alias: str, waiting: dict[int, EnqueueRequest], holders: di
     }
     if not joined:
         return set()
-    held = run(alias, "hold_back", {"rows": rows.encode({"id": one.hex} for one in sorted(joined))})
+    held = run(alias, "hold_back", {"rows": rows.encode_ids(sorted(joined))})
     return joined - {rows.uuid(row[0]) for row in held}
 
 

@@ -6,7 +6,7 @@ for its event. So one of the two sees the other, whichever is first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from uuid import UUID
 
 from ultimat3_jobs.drivers.database import rows
@@ -25,12 +25,12 @@ def publish(alias: str, events: Sequence[Event]) -> None:
 
 def wake(alias: str, events: Sequence[Event], *, limit: int) -> int:
     """Make ready at most `limit` suspended runs that wait for stored events; return how many."""
-    return len(run(alias, "wake", {"rows": _batch(event.staged_id for event in events), "limit": limit}))
+    return len(run(alias, "wake", {"rows": rows.encode_ids(event.staged_id for event in events), "limit": limit}))
 
 
 def look_again(alias: str, job_ids: Sequence[UUID]) -> int:
     """Make ready those of suspended runs whose event is there by now; return how many."""
-    return len(run(alias, "look_again", {"rows": _batch(job_ids)}))
+    return len(run(alias, "look_again", {"rows": rows.encode_ids(job_ids)}))
 
 
 def promote(alias: str, *, limit: int) -> int:
@@ -68,7 +68,3 @@ def wait(alias: str, claim: Claim, wait: Wait) -> WaitAnswer | None:
         return None
     ((state, output, until),) = found
     return WaitAnswer(state=StepState(state), output=output, until=None if until is None else rows.parse_instant(until))
-
-
-def _batch(ids: Iterable[UUID]) -> str:
-    return rows.encode({"id": one.hex} for one in ids)

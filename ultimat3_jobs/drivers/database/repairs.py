@@ -31,7 +31,7 @@ def retry(alias: str, ids: Sequence[UUID], *, by: str, reason: str, from_step: s
     # Should somebody else start one of them meanwhile, and it die again without the step, there is nothing to forget.
     asked = every if step is None else _with_step(alias, every, step)
     # For itself: a row of whoever held a key until now is not kept locked while another key is waited for.
-    run(alias, "release_keys_for", {"rows": _batch(asked)})
+    run(alias, "release_keys_for", {"rows": rows.encode_ids(asked)})
     # The newest first: of one key it is the first to start, also where the batch has to be taken apart.
     started = _start(alias, sorted(asked, reverse=True), by=by, reason=reason, step=step)
     found = _find(alias, every)
@@ -52,7 +52,7 @@ def cancel(alias: str, ids: Sequence[UUID], *, by: str, reason: str) -> list[Can
     asked = list(dict.fromkeys(ids))
     who = {"by": bounded(by, MAX_ATTRIBUTION), "reason": bounded(reason, MAX_ATTRIBUTION)}
     with transaction.atomic(using=alias):
-        stopped = {rows.uuid(row[0]) for row in run(alias, "cancel", {"rows": _batch(asked), **who})}
+        stopped = {rows.uuid(row[0]) for row in run(alias, "cancel", {"rows": rows.encode_ids(asked), **who})}
         _log(alias, "cancel", stopped, by=by, reason=reason)
     found = _find(alias, [job_id for job_id in asked if job_id not in stopped])
     verdicts = []
@@ -67,7 +67,7 @@ def cancel(alias: str, ids: Sequence[UUID], *, by: str, reason: str) -> list[Can
 
 
 def _with_step(alias: str, ids: Sequence[UUID], step: str) -> list[UUID]:
-    recorded = {rows.uuid(row[0]) for row in run(alias, "have_step", {"rows": _batch(ids), "name": step})}
+    recorded = {rows.uuid(row[0]) for row in run(alias, "have_step", {"rows": rows.encode_ids(ids), "name": step})}
     return [job_id for job_id in ids if job_id in recorded]
 
 
@@ -79,9 +79,9 @@ def _start(alias: str, ids: list[UUID], *, by: str, reason: str, step: str | Non
     """
     try:
         with transaction.atomic(using=alias):
-            started = {rows.uuid(row[0]) for row in run(alias, "retry", {"rows": _batch(ids)})}
+            started = {rows.uuid(row[0]) for row in run(alias, "retry", {"rows": rows.encode_ids(ids)})}
             if step is not None:
-                run(alias, "forget_steps", {"rows": _batch(started), "name": step})
+                run(alias, "forget_steps", {"rows": rows.encode_ids(started), "name": step})
             _log(alias, "retry", started, by=by, reason=reason, rule=step or "")
             return started
     except IntegrityError:
@@ -107,7 +107,7 @@ def _find(alias: str, ids: Sequence[UUID]) -> dict[UUID, Found]:
         return {}
     return {
         rows.uuid(job_id): Found(state, (name, tenant, key))
-        for job_id, state, name, tenant, key in run(alias, "found", {"rows": _batch(ids)})
+        for job_id, state, name, tenant, key in run(alias, "found", {"rows": rows.encode_ids(ids)})
     }
 
 
@@ -125,7 +125,3 @@ def _log(alias: str, kind: str, ids: Iterable[UUID], *, by: str, reason: str, ru
     ]
     if history:
         run(alias, "log_repairs", {"rows": rows.encode(history)})
-
-
-def _batch(ids: Iterable[UUID]) -> str:
-    return rows.encode({"id": job_id.hex} for job_id in ids)

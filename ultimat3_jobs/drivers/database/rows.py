@@ -29,6 +29,11 @@ def encode_names(names: Iterable[str]) -> str:
     return _encoder.encode(list(names)).decode()
 
 
+def encode_ids(ids: Iterable[UUID]) -> str:
+    """Return ids as the `:rows` of the statements that take nothing else of a row."""
+    return encode({"id": one.hex} for one in ids)
+
+
 def new_id() -> str:
     """Return a fresh id as the rows carry it."""
     return uuid7().hex

@@ -144,5 +144,5 @@ def _enqueue_successors(alias: str, ended: Sequence[tuple[Any, str | None]]) -> 
             except msgspec.DecodeError as error:
                 emit("jobs.rerun.unreadable", level=logging.ERROR, job=rows.uuid(job_id), error=str(error))
     if asked:
-        run(alias, "hand_over", {"rows": rows.encode({"id": job_id.hex} for job_id in asked)})
+        run(alias, "hand_over", {"rows": rows.encode_ids(asked)})
         enqueue(alias, list(asked.values()))
