@@ -76,8 +76,7 @@ class _Attempt:
         Returns:
             A UUID as text (36 characters).
         """
-        check_name(name)
-        return str(uuid5(self.run_id, name))
+        return str(uuid5(self.run_id, check_name(name)))
 
     @cached_property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -261,9 +260,10 @@ class AsyncRun(_Attempt):
         begun = await _in_slot(steps.begin)(name, fn, returns=returns, atomic=False)
         if isinstance(begun, Replayed):
             return begun.value
-        with steps.deadline(name):
-            result = fn(*args) if is_async(fn) else await _in_slot(fn)(*args)
-            if inspect.isawaitable(result):
+        # Of what waits for the run's thread, the wait is none of the step's time.
+        result = fn(*args) if is_async(fn) else await _in_slot(steps.timed)(begun, fn, args)
+        if inspect.isawaitable(result):
+            with steps.deadline(begun.name):
                 result = await result
         return await _in_slot(steps.finish)(begun, result)
 
