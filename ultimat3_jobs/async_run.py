@@ -93,9 +93,10 @@ class AsyncRun(Attempt):
         begun = await _in_slot(steps.begin)(name, fn, returns=returns, atomic=False)
         if isinstance(begun, Replayed):
             return begun.value
-        with steps.deadline(name):
-            result = fn(*args) if is_async(fn) else await _in_slot(fn)(*args)
-            if inspect.isawaitable(result):
+        # Of what waits for the run's thread, the wait is none of the step's time.
+        result = fn(*args) if is_async(fn) else await _in_slot(steps.timed)(begun, fn, args)
+        if inspect.isawaitable(result):
+            with steps.deadline(begun.name):
                 result = await result
         return await _in_slot(steps.finish)(begun, result)
 

@@ -75,8 +75,7 @@ class Attempt:
         Returns:
             A UUID as text (36 characters).
         """
-        check_name(name)
-        return str(uuid5(self.run_id, name))
+        return str(uuid5(self.run_id, check_name(name)))
 
     @cached_property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:

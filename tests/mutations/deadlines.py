@@ -326,6 +326,22 @@ MUTATIONS: tuple[Mutation, ...] = (
         vendors=SQLITE,
     ),
     Mutation(
+        guard="progress: is a plain number",
+        file="ultimat3_jobs/vitals.py",
+        old="        plain = float.__float__(value)\n",
+        new="        return value\n",
+        test=f"{PROGRESS}a_number_of_its_own_kind_is_stored_as_a_plain_one",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="deadlines: the wait for the thread does not count",
+        file="ultimat3_jobs/async_run.py",
+        old="await _in_slot(steps.timed)(begun, fn, args)",
+        new="await _in_slot(fn)(*args)",
+        test="tests/worker/test_async_steps.py::test_the_wait_for_the_thread_is_none_of_a_steps_time",
+        vendors=SQLITE,
+    ),
+    Mutation(
         guard="progress: travels with the end",
         file="ultimat3_jobs/worker/loop.py",
         old=", progress=active.vitals.progress)",
@@ -376,7 +392,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="progress: numbers from 0 up",
         file="ultimat3_jobs/vitals.py",
-        old=" and 0 <= value < MOST:",
+        old=" and 0 <= plain < MOST:",
         new=":",
         test=f"{PROGRESS}what_is_no_number_from_0_up_is_refused_and_changes_nothing",
         vendors=SQLITE,

@@ -425,6 +425,22 @@ MUTATIONS: tuple[Mutation, ...] = (
         BOTH,
     ),
     Mutation(
+        "again: the follower counts from when it was asked for",
+        "ultimat3_jobs/sql/postgresql/ask_again.sql",
+        "            to_char(statement_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')\n",
+        "            NULL\n",
+        "tests/worker/test_events.py::test_a_run_that_follows_another_has_what_came_since_it_was_asked_for",
+        POSTGRESQL,
+    ),
+    Mutation(
+        "again: the follower counts from when it was asked for",
+        "ultimat3_jobs/sql/sqlite/ask_again.sql",
+        "strftime('%Y-%m-%dT%H:%M:%f', 'now') || '000Z')",
+        "NULL)",
+        "tests/worker/test_events.py::test_a_run_that_follows_another_has_what_came_since_it_was_asked_for",
+        SQLITE,
+    ),
+    Mutation(
         "again: asked in one order",
         "ultimat3_jobs/sql/postgresql/ask_again.sql",
         "    ORDER BY j.id\n",

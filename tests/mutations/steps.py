@@ -82,6 +82,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         SQLITE,
     ),
     Mutation(
+        "steps: a name is plain text",
+        ASKED,
+        "    return str.__str__(name)\n",
+        "    return name\n",
+        f"{PLAIN}test_a_name_may_be_text_of_its_own_kind[wait]",
+        SQLITE,
+    ),
+    Mutation(
         "steps: a step is not taken for a sleep",
         TRACE,
         "        if stored is not None and stored.kind != kind:",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -88,6 +89,36 @@ def test_an_atomic_step_takes_no_coroutine() -> None:
     run_due()
     assert row(queued).error_class == "ultimat3_jobs.errors.StepNotAtomic"
     assert effects() == []
+
+
+def test_the_wait_for_the_thread_is_none_of_a_steps_time() -> None:
+    """The second step waits for the run's thread, which the first has until the loop has come past both."""
+    told: list[str] = []
+
+    async def work(run: AsyncRun) -> None:
+        loop = asyncio.get_running_loop()
+
+        @contextmanager
+        def limit(name: str) -> Iterator[None]:
+            told.append(f"{name} counts")
+            yield
+
+        run._vitals.step_limit = limit
+
+        async def turns() -> None:
+            for _ in range(20):
+                await asyncio.sleep(0)
+
+        def call(name: str) -> None:
+            asyncio.run_coroutine_threadsafe(turns(), loop).result()
+            told.append(f"{name} is called")
+
+        await asyncio.gather(run.step("a", call, "a"), run.step("b", call, "b"))
+
+    queued = declare(work, retry=Retry(attempts=1)).enqueue(n=1)
+    run_due()
+    assert row(queued).state == "done"
+    assert told == ["a counts", "a is called", "b counts", "b is called"]
 
 
 @pytest.mark.parametrize("how", ["plain", "task", "gather", "group"])

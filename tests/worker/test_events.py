@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 from django.db import transaction
 
-from tests.processes import TIMEOUT
+from tests.processes import TIMEOUT, wait_for
 from tests.working import age, declare, history, row, run_due, states
 from ultimat3_jobs import NO_TENANT, AsyncRun, Run, job, publish_event
 from ultimat3_jobs.drivers.database.driver import DatabaseDriver
-from ultimat3_jobs.models import JobStep, OutboxEntry
+from ultimat3_jobs.inspection.story import clock
+from ultimat3_jobs.models import Job as JobRow
+from ultimat3_jobs.models import JobEvent, JobStep, OutboxEntry
 from ultimat3_jobs.outbox.relay import relay_all
 from ultimat3_jobs.records import Event, Nack
 from ultimat3_jobs.testing import drain
@@ -51,6 +54,29 @@ def test_an_event_that_was_there_first_is_had_without_a_pause() -> None:
 
     assert (row(asked).state, row(asked).result) == ("done", 1)
     assert JobStep.objects.get().state == "done"
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_a_run_that_follows_another_has_what_came_since_it_was_asked_for(staged: bool) -> None:
+    def body(run: Run, n: int) -> Any:
+        if JobRow.objects.count() == 2:
+            return paid(run, n)
+        with transaction.atomic() if staged else nullcontext():
+            handle.enqueue(n=n)
+        relay_all()
+        publish_event("paid", "early", match={"order": n})
+        relay_all()
+        published = JobEvent.objects.get().published_at
+        wait_for(lambda: clock() > published, "a further moment of the database's clock")
+        return "first"
+
+    handle = declare(body, while_running="again")
+    asked = handle.enqueue(n=7)
+    run_due()
+
+    assert row(asked).result == "first"
+    following = JobRow.objects.exclude(id=asked.id).get()
+    assert (following.state, following.result) == ("done", "early")
 
 
 def test_an_event_that_comes_between_the_wait_and_the_park_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -60,6 +61,26 @@ def test_what_is_told_is_stored_as_it_is(done: float, total: float | None, kept:
     step(inflight)
 
     assert stored(one) == kept
+
+
+class Percent(float):
+    """A float of its own kind, as numpy's is one."""
+
+
+class Count(int):
+    """An int of its own kind."""
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+@pytest.mark.parametrize(("done", "kept"), [(Percent(2.5), 2.5), (Count(3), 3), (http.HTTPStatus.OK, 200)], ids=str)
+def test_a_number_of_its_own_kind_is_stored_as_a_plain_one(done: float, kept: float, atomic: bool) -> None:
+    def body(run: Run, n: int) -> None:
+        run.progress(done, done)
+
+    queued = declare(body, atomic=atomic).enqueue(1)
+    run_due()
+
+    assert (row(queued).state, row(queued).progress) == ("done", {"done": kept, "total": kept})
 
 
 BAD = [-1, -0.1, math.nan, math.inf, -math.inf, 2**63, True, "5", Decimal(1)]

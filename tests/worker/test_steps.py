@@ -16,6 +16,7 @@ from uuid import UUID
 
 import pytest
 from django.db import connection, transaction
+from django.utils.safestring import mark_safe
 
 from tests.app.models import Effect
 from tests.working import declare, history, row, run_due
@@ -40,6 +41,25 @@ def leave(label: str) -> str:
 def effects() -> list[str]:
     """Return the labels of all effects, in order."""
     return list(Effect.objects.order_by("id").values_list("label", flat=True))
+
+
+@pytest.mark.parametrize("what", ["step", "atomic", "sleep", "wait", "key"])
+def test_a_name_may_be_text_of_its_own_kind(what: str) -> None:
+    name = mark_safe("first")
+
+    def body(run: Run, n: int) -> None:
+        if what == "sleep":
+            run.sleep(name, 0)
+        elif what == "wait":
+            run.wait_for_event(name, "never", timeout="1d")
+        else:
+            assert run.step_key(name) == run.step_key("first")
+            run.step(name, leave, "a", atomic=what == "atomic")
+
+    job = declare(body, retry=Retry(attempts=1)).enqueue(n=1)
+    run_due()
+    assert row(job).state == ("suspended" if what == "wait" else "done")
+    assert list(JobStep.objects.values_list("name", flat=True)) == ["first"]
 
 
 @pytest.mark.parametrize("atomic", [False, True])

@@ -15,8 +15,8 @@ from ultimat3_jobs.text import is_label
 MAX_NAME = 200
 
 
-def check_name(name: object) -> None:
-    """Refuse what cannot name a step.
+def check_name(name: object) -> str:
+    """Return what names a step as plain text, checked.
 
     Raises:
         StepInvalid: where it is no printable text of 1 to 200 characters without space around it.
@@ -27,6 +27,7 @@ def check_name(name: object) -> None:
             f"{shown} cannot name a step: a name is 1 to {MAX_NAME} printable characters, without space around them",
             fix='run.step("charge", charge, order_id)',
         )
+    return str.__str__(name)
 
 
 def check_function(name: str, fn: object) -> None:

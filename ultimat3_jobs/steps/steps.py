@@ -124,7 +124,7 @@ class Steps:
 
     def begin(self, name: str, fn: Callable[..., Any], *, returns: Any, atomic: bool) -> Replayed | Begun:
         """Look a step up, and refuse what cannot work before anything is done."""
-        check_name(name)
+        name = check_name(name)
         check_function(name, fn)
         if atomic and is_async(fn):
             raise StepNotAtomic(
@@ -228,16 +228,19 @@ class Steps:
         """Return a checked name: the given one, or that of the next unnamed one of its kind."""
         if name is None:
             return self._trace.unnamed(kind)
-        check_name(name)
-        return name
+        return check_name(name)
 
     def take(self, name: str, kind: StepKind) -> StoredStep | None:
         """Return what is recorded under a name, once."""
         return self._trace.take(name, kind)
 
-    def _call(self, begun: Begun, fn: Callable[..., Any], args: Sequence[Any]) -> Any:
+    def timed(self, begun: Begun, fn: Callable[..., Any], args: Sequence[Any]) -> Any:
+        """Return what a step's function returns. Its time counts from here: in the thread that calls it."""
         with self.deadline(begun.name):
-            result = fn(*args)
+            return fn(*args)
+
+    def _call(self, begun: Begun, fn: Callable[..., Any], args: Sequence[Any]) -> Any:
+        result = self.timed(begun, fn, args)
         if inspect.iscoroutine(result):
             result.close()
             raise TypeError(f"the function of step {begun.name!r} returned a coroutine, which nobody awaits here")

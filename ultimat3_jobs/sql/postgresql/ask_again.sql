@@ -1,4 +1,5 @@
 -- Makes live rows that have begun remember that they were asked again; the rows that had ended by now stay out.
+-- The follower counts as enqueued now, or when it was staged: an event that comes before it is queued is its as well.
 -- Rows are reached by id: `|| ''` hides the state from the planner, which would otherwise read the whole of a partial
 -- index that its statistics take for empty.
 WITH asked AS MATERIALIZED (
@@ -10,7 +11,14 @@ WITH asked AS MATERIALIZED (
     FOR UPDATE OF j
 )
 UPDATE x_jobs AS j
-SET rerun = asked.request::jsonb, updated_at = statement_timestamp()
+SET rerun = asked.request::jsonb || jsonb_build_object(
+        'requested_at',
+        coalesce(
+            asked.request::jsonb ->> 'requested_at',
+            to_char(statement_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+        )
+    ),
+    updated_at = statement_timestamp()
 FROM asked
 WHERE j.id = asked.id
 RETURNING j.id;
