@@ -123,7 +123,13 @@ def looks(what: str, *, suspended: str = "") -> Callable[[Sizes], list[float]]:
 def _suspend(count: int, kind: str) -> None:
     """Fill the queue with runs that are suspended for a day."""
     statement = (WAITS / connection.vendor / "waits.sql").read_text(encoding="utf-8")
-    values = {"count": count, "base": 1 << 20, "kind": "suspended", "named": "review.done", "waiting_due": 0}
+    values: dict[str, str | int] = {
+        "count": count,
+        "base": 1 << 20,
+        "kind": "suspended",
+        "named": "review.done",
+        "waiting_due": 0,
+    }
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
         if kind == "sleep":
