@@ -6,19 +6,21 @@ import itertools
 import time
 import tracemalloc
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from uuid import uuid4
+from datetime import timedelta
+from pathlib import Path
+
+from django.db import connection
 
 from benchmarks import jobs
 from benchmarks.measurements import Sizes
 from ultimat3_jobs.drivers import get_driver
-from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.models import Job
 from ultimat3_jobs.records import ClaimedJob, QueueSelection, StepKind, StepRecord, StepState
 from ultimat3_jobs.steps.trace import Trace
 
 LEASE = timedelta(hours=1)
 MEBIBYTE = 1024 * 1024
+WAITS = Path(__file__).resolve().parent.parent / "tests" / "plans" / "sql"
 OUTPUT = '"a result of some length, as most of them are"'
 _numbers = itertools.count()
 
@@ -119,17 +121,18 @@ def looks(what: str, *, suspended: str = "") -> Callable[[Sizes], list[float]]:
 
 
 def _suspend(count: int, kind: str) -> None:
-    """Fill the queue with runs that are suspended for three days."""
-    until = datetime.now(tz=UTC) + timedelta(days=3)
-    jobs.nothing.enqueue(number=-next(_numbers) - 1)
-    first = Job.objects.get()
-    first.delete()
-    rows = []
-    for number in range(count):
-        row = Job(**{field.attname: getattr(first, field.attname) for field in Job._meta.concrete_fields})
-        row.id, row.run_id, row.idempotency_key = uuid7(), uuid4(), f"suspended {number}"
-        row.state, row.run_at, row.park_reason = "suspended", until, "asleep"
-        if kind == "wait":
-            row.wait_event, row.wait_match, row.wait_until, row.wait_poll = "review.done", "", until, 30.0
-        rows.append(row)
-    Job.objects.bulk_create(rows, batch_size=2_000)
+    """Fill the queue with runs that are suspended for a day."""
+    statement = (WAITS / connection.vendor / "waits.sql").read_text(encoding="utf-8")
+    values: dict[str, str | int] = {
+        "count": count,
+        "base": 1 << 20,
+        "kind": "suspended",
+        "named": "review.done",
+        "waiting_due": 0,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        if kind == "sleep":
+            Job.objects.filter(state="suspended").update(wait_event="", wait_match="", wait_poll=None)
+        if connection.vendor == "postgresql":  # what autovacuum does while three days pass
+            cursor.execute("VACUUM ANALYZE x_jobs")
