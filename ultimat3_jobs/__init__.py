@@ -11,7 +11,7 @@ from ultimat3_jobs.context import Run, current_tenant
 from ultimat3_jobs.control import Aborted
 from ultimat3_jobs.enqueue import EnqueueResult
 from ultimat3_jobs.error_registry import register_error_retry
-from ultimat3_jobs.errors import JobsError
+from ultimat3_jobs.errors import EventTimeout, JobsError, JobTimeout
 from ultimat3_jobs.events import apublish_event, publish_event
 from ultimat3_jobs.job import Job, JobCall, job
 from ultimat3_jobs.keys import NO_TENANT
@@ -23,8 +23,10 @@ __all__ = [
     "Aborted",
     "AsyncRun",
     "EnqueueResult",
+    "EventTimeout",
     "Job",
     "JobCall",
+    "JobTimeout",
     "JobsError",
     "ReceivedEvent",
     "Retry",

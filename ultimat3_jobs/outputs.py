@@ -100,7 +100,7 @@ class OutputCodec:
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise InputInvalid(
                 f"what was recorded is no {_shown(self._hint)}: {where(error)}",
-                fix="run.step(name, fn, returns=...)  # the type that was recorded, or give the step another name",
+                fix="returns=...  # the type that was recorded or published; or give the step another name",
             ) from None
 
     def _refuse(self, why: str) -> StepInvalid:

@@ -24,7 +24,7 @@ from ultimat3_jobs.inspection.masking import bounded, printable, shown
 from ultimat3_jobs.inspection.preview import preview
 from ultimat3_jobs.inspection.step_texts import output_text, progress, progress_text, state_text, took_text, when_text
 from ultimat3_jobs.inspection.steps import MAX_STEPS
-from ultimat3_jobs.inspection.story import Story, attempt_line, failure_text, overview, tell
+from ultimat3_jobs.inspection.story import Story, attempt_line, attempt_text, failure_text, overview, tell
 from ultimat3_jobs.models import Job, JobAttempt
 from ultimat3_jobs.moments import instant
 from ultimat3_jobs.states import LIVE, RETRYABLE, State
@@ -185,7 +185,7 @@ def _steps(story: Story) -> list[dict[str, Any]]:
             "key": step.name,
             "name": printable(step.name),
             "kind": printable(step.kind),
-            "state": printable(state_text(step, story.now)),
+            "state": printable(state_text(step, story.job, story.now)),
             "attempt": step.attempt,
             "took": took_text(step),
             "when": when_text(step),
@@ -210,7 +210,7 @@ def _facts(job: Job) -> dict[str, str]:
         "Queue": job.queue,
         "Tenant": "(none)" if job.tenant_id is None else job.tenant_id,
         "Key": job.idempotency_key,
-        "Attempts": f"{job.attempt} of {job.max_attempts}",
+        "Attempts": attempt_text(job),
         "Priority": str(job.priority) if job.priority else "",
         "Due": instant(job.run_at),
         "Created": instant(job.created_at),

@@ -11,7 +11,7 @@ from ultimat3_jobs.inspection.steps import MAX_OUTPUT, RecordedStep
 from ultimat3_jobs.models import Job
 from ultimat3_jobs.moments import instant, span
 from ultimat3_jobs.records import StepKind, StepState
-from ultimat3_jobs.states import State
+from ultimat3_jobs.states import FINAL, State
 
 EXACT = 10
 """Seconds from which on a step's time is told without fractions."""
@@ -75,10 +75,12 @@ def progress_text(job: Job) -> str:
     return f"done {done:,}" if total is None else f"done {done:,} of {total:,} ({100 * done // total:.0f} %)"
 
 
-def state_text(step: RecordedStep, now: datetime) -> str:
-    """Return how a step stands."""
+def state_text(step: RecordedStep, job: Job, now: datetime) -> str:
+    """Return how a step of a job stands."""
     if step.state != StepState.WAITING:
         return step.state
+    if job.state in FINAL and not step.is_over(now):
+        return "not ended"
     if step.kind == StepKind.SLEEP:
         return "over" if step.is_over(now) else "asleep"
     return "waiting"

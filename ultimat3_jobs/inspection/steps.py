@@ -100,7 +100,7 @@ def unknown_step(job_id: UUID, name: str, known: Sequence[str] | None = None) ->
         known: the names that it has recorded, in their order; None where they were not looked up.
     """
     cause = f"job {job_id} has recorded no step {name!r}"
-    fix = f"python manage.py jobs show {job_id}  # names its steps"
+    fix = f"python manage.py jobs retry {job_id}  # what is not recorded is done anyway, and what is, is kept"
     if known is None:
         return StepUnknown(cause, fix=fix)
     if not known:

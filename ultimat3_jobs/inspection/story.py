@@ -16,7 +16,7 @@ from ultimat3_jobs.inspection.steps import MAX_STEPS_SHOWN, RecordedStep, last_s
 from ultimat3_jobs.models import Job, JobAttempt, OutboxEntry
 from ultimat3_jobs.moments import instant, span
 from ultimat3_jobs.sql import run
-from ultimat3_jobs.states import LIVE, RETRYABLE, State, Stop
+from ultimat3_jobs.states import LIVE, RETRYABLE, WAITING, State, Stop
 
 MAX_ATTEMPTS_SHOWN = 50
 MAX_LINE = 300
@@ -110,6 +110,8 @@ def tell_staged(entry: OutboxEntry) -> StagedStory:
         commands.append(("python manage.py jobs_relay", "relays without running jobs, until it is stopped"))
     elif entry.outcome == OutboxEntry.Outcome.PUBLISHED:
         why = f"It became the job {entry.job_id}{_gone(entry.job_id)}."
+        if entry.kind == OutboxEntry.Kind.EVENT:
+            why = "It is published: every run that waits for it gets it, until it expires."
     elif entry.outcome == OutboxEntry.Outcome.DEDUPED:
         why = f"The job {entry.job_id} had its key already, and stands for it{_gone(entry.job_id)}."
     elif entry.outcome == OutboxEntry.Outcome.SET_ASIDE:
@@ -145,9 +147,18 @@ def attempt_line(attempt: JobAttempt) -> str:
     """Return how an attempt failed and what was decided, or who retried or cancelled the job."""
     if attempt.kind != "failure":
         return repair_line(attempt)
-    following = f", next due {instant(attempt.next_run_at)}" if attempt.next_run_at else ""
+    due, ended = attempt.next_run_at, attempt.finished_at
+    following = ""
+    if due is not None:
+        following = ", next at once" if ended is not None and due <= ended else f", next due {instant(due)}"
     decided = f" ({attempt.decision}{following})" if attempt.decision else ""
     return f"attempt {attempt.attempt} failed at {instant(attempt.finished_at)}: {attempt.error_class}{decided}"
+
+
+def attempt_text(job: Job) -> str:
+    """Return how many attempts a job has used: one that is suspended has given its attempt back."""
+    used = "used of" if job.state in WAITING else "of"
+    return f"{job.attempt} {used} {job.max_attempts}"
 
 
 def failure_text(attempt: JobAttempt) -> str:
@@ -160,7 +171,9 @@ def error_line(job: Job) -> str:
     """Return the class and message of a job's last error in one bounded line."""
     text = job.last_error.rpartition("\nverdict:")[0] or job.last_error
     lines = text.strip().splitlines()
-    line = lines[-1].strip() if lines else ""
+    # A message may have lines of its own, of which the first says most: its fix and its page follow, with us.
+    raised = [line for line in lines if job.error_class and line.startswith(f"{job.error_class}: ")]
+    line = (raised or lines or [""])[-1].strip()
     if job.error_class and not line.startswith(job.error_class):
         line = f"{job.error_class}: {line}" if line else job.error_class
     return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 1]}…"

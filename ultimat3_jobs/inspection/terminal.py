@@ -10,7 +10,7 @@ from ultimat3_jobs.inspection.preview import Preview, preview_command
 from ultimat3_jobs.inspection.staged import StagedPage, staged_command
 from ultimat3_jobs.inspection.step_texts import output_text, progress_text, state_text, took_text, when_text
 from ultimat3_jobs.inspection.steps import MAX_STEPS_SHOWN
-from ultimat3_jobs.inspection.story import StagedStory, Story, attempt_line, failure_text, overview
+from ultimat3_jobs.inspection.story import StagedStory, Story, attempt_line, attempt_text, failure_text, overview
 from ultimat3_jobs.models import Job, JobAttempt, OutboxEntry
 from ultimat3_jobs.moments import instant
 from ultimat3_jobs.states import RETRYABLE
@@ -89,7 +89,7 @@ def _job(told: Story) -> Iterator[str]:
             "queue": job.queue,
             "tenant": "(none)" if job.tenant_id is None else job.tenant_id,
             "key": job.idempotency_key,
-            "attempt": f"{job.attempt} of {job.max_attempts}",
+            "attempt": attempt_text(job),
             "progress": progress_text(job),
             "stop": job.stop,
             "cause": job.cause,
@@ -124,7 +124,7 @@ def _steps(told: Story) -> Iterator[str]:
         cells = (
             step.name,
             step.kind,
-            state_text(step, told.now),
+            state_text(step, told.job, told.now),
             str(step.attempt),
             took_text(step) or "-",
             when_text(step) or "-",

@@ -11,8 +11,8 @@ import inspect
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -26,6 +26,7 @@ from ultimat3_jobs.errors import (
     ResultInvalid,
     StepChanged,
     StepInTransaction,
+    StepInvalid,
     StepNotAtomic,
     TransactionBroken,
 )
@@ -116,6 +117,11 @@ class Steps:
         begun = self.begin(name, fn, returns=returns, atomic=atomic)
         if isinstance(begun, Replayed):
             return begun.value
+        if is_async(fn):
+            raise StepInvalid(
+                f"step {name!r} was given an async def, which the plain body of {self.job.name} cannot await",
+                fix="async def body(run, ...): await run.step(name, fn)  # or give it a plain function",
+            )
         if not atomic:
             return self.finish(begun, self._call(begun, fn, args))
         if self._in_one:
@@ -236,8 +242,18 @@ class Steps:
 
     def timed(self, begun: Begun, fn: Callable[..., Any], args: Sequence[Any]) -> Any:
         """Return what a step's function returns. Its time counts from here: in the thread that calls it."""
-        with self.deadline(begun.name):
+        with self.deadline(begun.name), self.named(begun.name):
             return fn(*args)
+
+    @contextmanager
+    def named(self, name: str) -> Iterator[None]:
+        """Have what is raised in the block say in which step."""
+        try:
+            yield
+        except Exception as error:
+            with suppress(Exception):  # an exception can refuse even this
+                error.add_note(f"raised in step {name!r}")
+            raise
 
     def _call(self, begun: Begun, fn: Callable[..., Any], args: Sequence[Any]) -> Any:
         result = self.timed(begun, fn, args)

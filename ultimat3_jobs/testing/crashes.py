@@ -154,7 +154,11 @@ class _Subject:
                 return claimed[0]
             row = JobRow.objects.using(queue_alias()).get(pk=queued.id)
             if row.wait_event and row.wait_until is None:
-                raise self._failed(name, f"{row.park_reason}, for ever: it has no timeout")
+                raise DrainFailed(
+                    f"{name} {row.park_reason}, for ever: it has no timeout, and no event that was given has this name and "
+                    f"match ({self._point})",
+                    fix=f"crash_at_each_step(job, Event({row.wait_event!r}, match={row.wait_match or None}), ...)",
+                )
             pass_time(time_to_the_next(self._served, CENTURY))
         raise self._failed(name, f"is {row.state} and does not become ready")
 
