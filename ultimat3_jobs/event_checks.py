@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -47,7 +48,7 @@ def match_text(match: object) -> str:
     """
     if match is None:
         return ""
-    if not isinstance(match, dict):
+    if not isinstance(match, Mapping):
         raise EventInvalid(f"the value at `match` is of type {type(match).__name__}, not a dict", fix=_EXAMPLE)
     flat = {_key(key): _scalar(value, f"match.{key}") for key, value in match.items()}
     text = msgspec.json.encode(flat, order="sorted").decode() if flat else ""

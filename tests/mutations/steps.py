@@ -66,6 +66,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         SQLITE,
     ),
     Mutation(
+        "steps: a queue that records none refuses them",
+        STEPS,
+        "        if needed not in self.driver.capabilities:",
+        "        if False:",
+        f"{PLAIN}test_a_driver_that_records_nothing_refuses_it",
+        SQLITE,
+    ),
+    Mutation(
         "steps: a wait has a name",
         "ultimat3_jobs/steps/waits.py",
         "    check_name(name)\n    event,",
