@@ -76,7 +76,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "steps: a wait has a name",
         "ultimat3_jobs/steps/waits.py",
-        "    check_name(name)\n    event,",
+        "    name = check_name(name)\n    event,",
         "    name = name or 'wait-1'\n    event,",
         f"{PLAIN}test_what_cannot_work_is_refused_and_ends_the_job",
         SQLITE,

@@ -93,7 +93,7 @@ def wait_for_event(
     Raises:
         EventTimeout: where the event is required and the wait timed out.
     """
-    check_name(name)
+    name = check_name(name)
     event, matched = check_event_name(event), match_text(match)
     longest = None if timeout is None else check_length("timeout", timeout, fix=_WITH_TIMEOUT)
     if longest is not None and longest <= timedelta(0):
