@@ -12,9 +12,8 @@ import msgspec
 from ultimat3_jobs.durations import Duration, parse_duration
 from ultimat3_jobs.errors import EventInvalid, InputInvalid
 from ultimat3_jobs.plain import to_plain, without_exponents
-from ultimat3_jobs.text import is_label
+from ultimat3_jobs.text import MAX_NAME, is_label
 
-MAX_NAME = 200
 MAX_MATCH = 255
 
 MatchValue = str | int | bool | UUID | None
