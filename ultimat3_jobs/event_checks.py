@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -11,9 +12,8 @@ import msgspec
 from ultimat3_jobs.durations import Duration, parse_duration
 from ultimat3_jobs.errors import EventInvalid, InputInvalid
 from ultimat3_jobs.plain import to_plain, without_exponents
-from ultimat3_jobs.text import is_label
+from ultimat3_jobs.text import MAX_NAME, is_label
 
-MAX_NAME = 200
 MAX_MATCH = 255
 
 MatchValue = str | int | bool | UUID | None
@@ -47,7 +47,7 @@ def match_text(match: object) -> str:
     """
     if match is None:
         return ""
-    if not isinstance(match, dict):
+    if not isinstance(match, Mapping):
         raise EventInvalid(f"the value at `match` is of type {type(match).__name__}, not a dict", fix=_EXAMPLE)
     flat = {_key(key): _scalar(value, f"match.{key}") for key, value in match.items()}
     text = msgspec.json.encode(flat, order="sorted").decode() if flat else ""

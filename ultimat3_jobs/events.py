@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -21,7 +22,7 @@ def publish_event(
     event: str,
     payload: Any = None,
     *,
-    match: dict[str, MatchValue] | None = None,
+    match: Mapping[str, MatchValue] | None = None,
     ttl: Duration = "7d",
     database: str | None = None,
 ) -> UUID:
@@ -66,7 +67,7 @@ async def apublish_event(
     event: str,
     payload: Any = None,
     *,
-    match: dict[str, MatchValue] | None = None,
+    match: Mapping[str, MatchValue] | None = None,
     ttl: Duration = "7d",
     database: str | None = None,
 ) -> UUID:

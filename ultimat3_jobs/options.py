@@ -16,11 +16,10 @@ from django.utils import timezone
 from ultimat3_jobs.durations import Duration, format_duration, parse_duration
 from ultimat3_jobs.errors import DeclarationInvalid, InputInvalid
 from ultimat3_jobs.retry import Retry
-from ultimat3_jobs.text import MAX_QUEUE, is_label, is_queue_name
+from ultimat3_jobs.text import MAX_NAME, MAX_QUEUE, is_label, is_queue_name
 
 T = TypeVar("T")
 
-MAX_NAME = 200
 MAX_ENQUEUED_BY = 255
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
 

@@ -6,12 +6,22 @@ Each is what one side tells the other and nothing more; drivers turn them into r
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from enum import StrEnum
+from enum import Flag, StrEnum, auto
 from uuid import UUID
 
 import msgspec
 
 from ultimat3_jobs.states import Stop
+
+
+class Capability(Flag):
+    """What a driver can do beyond the core."""
+
+    PRIORITIES = auto()  # claims in the order of priority
+    INTROSPECT = auto()  # finds the holder of a key, retries dead letters, cancels
+    STEPS = auto()  # records the steps of runs
+    EVENTS = auto()  # stores events and wakes the runs that wait for them
+    JOINS_TRANSACTION = auto()  # its writes can share the caller's database transaction
 
 
 class EnqueueRequest(msgspec.Struct, frozen=True, kw_only=True):

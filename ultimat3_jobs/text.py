@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TypeGuard
 
+MAX_NAME = 200
+"""Characters of the name of a job, a step or an event: what their columns hold."""
 MAX_QUEUE = 100
 
 

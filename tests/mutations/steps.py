@@ -66,9 +66,17 @@ MUTATIONS: tuple[Mutation, ...] = (
         SQLITE,
     ),
     Mutation(
+        "steps: a queue that records none refuses them",
+        STEPS,
+        "        if needed not in self.driver.capabilities:",
+        "        if False:",
+        f"{PLAIN}test_a_driver_that_records_nothing_refuses_it",
+        SQLITE,
+    ),
+    Mutation(
         "steps: a wait has a name",
         "ultimat3_jobs/steps/waits.py",
-        "    check_name(name)\n    event,",
+        "    name = check_name(name)\n    event,",
         "    name = name or 'wait-1'\n    event,",
         f"{PLAIN}test_what_cannot_work_is_refused_and_ends_the_job",
         SQLITE,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -157,6 +158,7 @@ def test_what_cannot_be_stored_is_refused_and_named(given: dict[str, Any], where
         (None, ""),
         ({}, ""),
         ({"b": 1, "a": "x"}, '{"a":"x","b":1}'),
+        (MappingProxyType({"a": 1}), '{"a":1}'),
         ({"order": ORDER}, f'{{"order":"{ORDER}"}}'),
         ({"order": str(ORDER)}, f'{{"order":"{ORDER}"}}'),
         ({"on": True, "of": None, "n": 1}, '{"n":1,"of":null,"on":true}'),

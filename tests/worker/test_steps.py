@@ -21,7 +21,8 @@ from django.utils.safestring import mark_safe
 from tests.app.models import Effect
 from tests.working import declare, history, row, run_due
 from ultimat3_jobs import Retry, Run
-from ultimat3_jobs.drivers import get_driver
+from ultimat3_jobs.drivers import Capability, get_driver
+from ultimat3_jobs.drivers.database.driver import DatabaseDriver
 from ultimat3_jobs.models import Job as JobRow
 from ultimat3_jobs.models import JobStep
 from ultimat3_jobs.records import Claim, ClaimedJob
@@ -259,6 +260,27 @@ def test_what_cannot_work_is_refused_and_ends_the_job(work: Any, error: str, eff
     assert dead.error_class == f"ultimat3_jobs.errors.{error}", dead.last_error
     assert effects() == effects_left
     assert "fix: " in dead.last_error
+
+
+@pytest.mark.parametrize(
+    ("work", "lacking"),
+    [
+        (lambda run: run.step("s", leave, "a"), Capability.STEPS),
+        (lambda run: run.sleep("1d"), Capability.STEPS),
+        (lambda run: run.wait_for_event("w", "paid"), Capability.STEPS),
+        (lambda run: run.wait_for_event("w", "paid"), Capability.EVENTS),
+    ],
+)
+def test_a_driver_that_records_nothing_refuses_it(
+    monkeypatch: pytest.MonkeyPatch, work: Any, lacking: Capability
+) -> None:
+    monkeypatch.setattr(DatabaseDriver, "capabilities", DatabaseDriver.capabilities & ~lacking)
+
+    dead = failing(work)
+
+    assert dead.error_class == "ultimat3_jobs.errors.DriverUnavailable", dead.last_error
+    assert lacking.name in dead.last_error
+    assert effects() == []
 
 
 @pytest.mark.parametrize("kind", ["step", "sleep", "type"])

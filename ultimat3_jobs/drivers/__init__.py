@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from ultimat3_jobs.drivers.base import Capability, Driver
+from ultimat3_jobs.drivers.base import Driver
+from ultimat3_jobs.records import Capability
 
 __all__ = ["Capability", "Driver", "get_driver"]
 

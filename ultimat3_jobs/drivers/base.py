@@ -10,13 +10,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from datetime import timedelta
-from enum import Flag, auto
 from typing import ClassVar
 from uuid import UUID
 
 from ultimat3_jobs.records import (
     Ack,
     CancelVerdict,
+    Capability,
     Claim,
     ClaimedJob,
     EnqueueRequest,
@@ -35,16 +35,6 @@ from ultimat3_jobs.records import (
     Wait,
     WaitAnswer,
 )
-
-
-class Capability(Flag):
-    """What a driver can do beyond the core."""
-
-    PRIORITIES = auto()  # claims in the order of priority
-    INTROSPECT = auto()  # finds the holder of a key, retries dead letters, cancels
-    STEPS = auto()  # records the steps of runs
-    EVENTS = auto()  # stores events and wakes the runs that wait for them
-    JOINS_TRANSACTION = auto()  # its writes can share the caller's database transaction
 
 
 class Driver(ABC):

@@ -10,9 +10,7 @@ from typing import Any
 
 from ultimat3_jobs.durations import Duration, parse_duration
 from ultimat3_jobs.errors import StepInvalid
-from ultimat3_jobs.text import is_label
-
-MAX_NAME = 200
+from ultimat3_jobs.text import MAX_NAME, is_label
 
 
 def check_name(name: object) -> str:

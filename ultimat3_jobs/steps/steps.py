@@ -22,6 +22,7 @@ from django.db import OperationalError, connections, transaction
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.control import Aborted, Suspended
 from ultimat3_jobs.errors import (
+    DriverUnavailable,
     InputInvalid,
     ResultInvalid,
     StepChanged,
@@ -32,7 +33,7 @@ from ultimat3_jobs.errors import (
 )
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.outputs import OutputCodec, codec_for
-from ultimat3_jobs.records import StepKind, StepRecord, StepState, StoredStep, Suspension
+from ultimat3_jobs.records import Capability, StepKind, StepRecord, StepState, StoredStep, Suspension
 from ultimat3_jobs.settings import get_settings
 from ultimat3_jobs.steps.asked import check_function, check_name, is_async
 from ultimat3_jobs.steps.trace import Trace
@@ -138,6 +139,7 @@ class Steps:
                 "be in",
                 fix="await run.step(name, fn, atomic=True)  # of a plain function, which is run in a thread",
             )
+        self.require(Capability.STEPS, f"step {name!r}")
         self.require_a_place(f"step {name!r}", atomic=atomic)
         codec = codec_for(fn, returns)
         stored = self._trace.take(name, StepKind.STEP)
@@ -200,6 +202,14 @@ class Steps:
             self._cancelled.set()
             raise Aborted(f"run {self.job.run_id}: another worker has the job, or it was cancelled")
         return answer
+
+    def require(self, needed: Capability, what: str) -> None:
+        """Refuse what the queue's driver cannot do."""
+        if needed not in self.driver.capabilities:
+            raise DriverUnavailable(
+                f"{what} of {self.job.name} needs a driver with {needed!r}, and {type(self.driver).__name__} is none",
+                fix="use the database driver for jobs that have steps, sleeps or waits",
+            )
 
     def require_a_place(self, what: str, *, atomic: bool = False) -> None:
         """Refuse what the transaction around it would undo, or make durable at another time than it says."""

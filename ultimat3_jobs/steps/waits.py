@@ -14,7 +14,7 @@ from ultimat3_jobs.errors import EventTimeout, StepInvalid
 from ultimat3_jobs.event_checks import MatchValue, check_event_name, match_text
 from ultimat3_jobs.moments import instant
 from ultimat3_jobs.outputs import OutputCodec
-from ultimat3_jobs.records import StepKind, StepState, StoredStep, Suspension, Wait, WaitAnswer
+from ultimat3_jobs.records import Capability, StepKind, StepState, StoredStep, Suspension, Wait, WaitAnswer
 from ultimat3_jobs.steps.asked import check_length, check_name
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def sleep(steps: Steps, first: Any, second: Any) -> None:
     length = check_length("sleep", duration, fix='run.sleep("3d")')
     steps.check()
     name = steps.name_of(name, StepKind.SLEEP)
+    steps.require(Capability.STEPS, f"sleep {name!r}")
     steps.require_a_place(f"sleep {name!r}")
     stored: StoredStep | None = steps.take(name, StepKind.SLEEP)
     if stored is None:
@@ -99,6 +100,7 @@ def wait_for_event(
         raise StepInvalid(f"the wait {name!r} has a timeout of zero or less", fix=_WITH_TIMEOUT)
     codec = OutputCodec(Any if returns is None else returns)
     steps.check()
+    steps.require(Capability.STEPS | Capability.EVENTS, f"wait {name!r}")
     steps.require_a_place(f"wait {name!r}")
     answer = _ask(steps, name, event, matched, longest)
     if answer.state == StepState.DONE:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,6 +19,7 @@ from ultimat3_jobs.aliases import outbox_aliases, queue_alias
 from ultimat3_jobs.drivers import Driver, get_driver
 from ultimat3_jobs.enqueue import EnqueueResult
 from ultimat3_jobs.errors import DrainEndless, DrainFailed
+from ultimat3_jobs.event_checks import MatchValue
 from ultimat3_jobs.events import publish_event
 from ultimat3_jobs.job import Job
 from ultimat3_jobs.records import QueueSelection
@@ -50,7 +51,7 @@ class Event:
 
     name: str
     payload: Any = None
-    match: dict[str, Any] | None = None
+    match: Mapping[str, MatchValue] | None = None
 
 
 def crash_at_each_step(job: Job[..., Any], /, *events: Event, **values: Any) -> Iterator[CrashPoint]:

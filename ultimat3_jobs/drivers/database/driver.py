@@ -10,12 +10,13 @@ from uuid import UUID
 from django.db import connections
 
 from ultimat3_jobs.aliases import queue_alias
-from ultimat3_jobs.drivers.base import Capability, Driver
+from ultimat3_jobs.drivers.base import Driver
 from ultimat3_jobs.drivers.database import events, repairs, rows, settlements, steps
 from ultimat3_jobs.drivers.database.enqueue import enqueue, find_holders
 from ultimat3_jobs.records import (
     Ack,
     CancelVerdict,
+    Capability,
     Claim,
     ClaimedJob,
     EnqueueRequest,

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from ultimat3_jobs.drivers.base import Capability
+from ultimat3_jobs.drivers import Capability
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.records import CancelVerdict, Renewal, RetryVerdict
 from ultimat3_jobs.testing.conformance.fences import Write, ack, every_settlement, every_write

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import msgspec
 
-from ultimat3_jobs.drivers.base import Capability
+from ultimat3_jobs.drivers import Capability
 from ultimat3_jobs.records import Nack
 from ultimat3_jobs.testing.conformance.harness import (
     FAILURE,

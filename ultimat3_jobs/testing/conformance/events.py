@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ultimat3_jobs.drivers.base import Capability
+from ultimat3_jobs.drivers import Capability
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.records import (
     Claim,

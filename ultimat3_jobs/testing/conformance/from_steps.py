@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from ultimat3_jobs.drivers.base import Capability
+from ultimat3_jobs.drivers import Capability
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.records import ClaimedJob, RetryVerdict, StepKind, StepRecord, StepState
 from ultimat3_jobs.testing.conformance.events import event, got, publish, wait

@@ -15,7 +15,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from ultimat3_jobs.drivers.base import Capability, Driver
+from ultimat3_jobs.drivers import Capability, Driver
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.records import (
     Claim,

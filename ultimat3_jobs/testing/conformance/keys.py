@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ultimat3_jobs.drivers.base import Capability
+from ultimat3_jobs.drivers import Capability
 from ultimat3_jobs.records import Ack, Nack, Receipt
 from ultimat3_jobs.states import Stop
 from ultimat3_jobs.testing.conformance.harness import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ultimat3_jobs.drivers.base import Capability
+from ultimat3_jobs.drivers import Capability
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.records import Ack, Receipt, RetryVerdict
 from ultimat3_jobs.testing.conformance.fences import Write, ack, bury, every_write

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from ultimat3_jobs.drivers.base import Capability
+from ultimat3_jobs.drivers import Capability
 from ultimat3_jobs.records import Ack, Claim, Nack, StepKind, StepRecord, StepState, Suspension
 from ultimat3_jobs.testing.conformance.harness import HOUR, MARGIN, CapabilityRules, Harness, claims, forged
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from ultimat3_jobs.drivers.base import Capability
+from ultimat3_jobs.drivers import Capability
 from ultimat3_jobs.records import Receipt
 from ultimat3_jobs.testing.conformance.fences import AFTER, Write, ack, every_settlement, every_write
 from ultimat3_jobs.testing.conformance.harness import LEASE, CapabilityRules, Harness, keys
