@@ -14,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 
 from tests.inspection.rows import MOMENT, add_job, add_staged, add_step
 from tests.inspection.test_command import HOSTILE, as_json, commands, jobs, refused
+from ultimat3_jobs.errors import JobTimeout
 from ultimat3_jobs.inspection.repair import retry
 from ultimat3_jobs.inspection.steps import MAX_OUTPUT
 from ultimat3_jobs.models import Job, JobAttempt, JobStep, OutboxEntry
@@ -304,3 +305,29 @@ def test_what_a_step_holds_cannot_steer_the_terminal() -> None:
 
     for text in printed:
         assert all(one.isprintable() or one == "\n" for one in text), text
+
+
+def test_a_wait_of_a_job_that_was_cancelled_has_not_ended() -> None:
+    job = add_job("cancelled")
+    add_step(job, "pause", 1, kind="sleep", state="waiting", until=LATER)
+    add_step(job, "approval", 2, kind="wait", state="waiting", until=None)
+
+    assert jobs("show", str(job.id)).count("not ended") == 2
+
+
+def test_the_line_of_an_error_is_its_message_and_not_the_page_about_it() -> None:
+    error = JobTimeout("an attempt of shop.ship took longer than its timeout=1m", fix='timeout="2m"')
+    name = "ultimat3_jobs.errors.JobTimeout"
+    job = add_job(
+        "dead", error_class=name, last_error=f"Traceback (most recent call last):\n{name}: {error}\nverdict: dead"
+    )
+
+    assert f"{name}: X_JOB_TIMEOUT: an attempt of shop.ship took longer" in jobs("show", str(job.id))
+
+
+def test_a_published_event_became_no_job() -> None:
+    entry = add_staged(kind="event", name="review.done", outcome="published", job_id=None)
+
+    printed = jobs("show", str(entry.id))
+    assert "It is published: every run that waits for it gets it" in printed
+    assert "None" not in printed.splitlines()[2]

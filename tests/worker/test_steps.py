@@ -233,6 +233,7 @@ def unstorable() -> Unstorable:
         (in_a_block(lambda run: run.snooze("1d")), "StepInTransaction", []),
         (lambda run: run.step("s", coroutine, atomic=True), "StepNotAtomic", []),
         (lambda run: run.step("s", partial(coroutine), atomic=True), "StepNotAtomic", []),
+        (lambda run: run.step("s", coroutine), "StepInvalid", []),
         (lambda run: run.step("s", unstorable), "StepInvalid", []),
         (lambda run: run.wait_for_event("w", "paid", returns=Unstorable), "StepInvalid", []),
         (lambda run: run.step("", leave, "a"), "StepInvalid", []),
@@ -300,6 +301,15 @@ def test_a_step_that_is_recorded_as_something_else_is_refused(kind: str) -> None
     run_due()
     assert row(job).error_class == "ultimat3_jobs.errors.StepChanged"
     assert "b" not in effects()
+
+
+def test_what_a_step_raises_says_in_which_step() -> None:
+    def fail() -> None:
+        raise ValueError("no such order")
+
+    dead = failing(lambda run: run.step("charge", fail))
+    assert dead.error_class == "ValueError"
+    assert "raised in step 'charge'" in dead.last_error
 
 
 @pytest.mark.parametrize("how", ["autocommit", "statement"])
