@@ -173,6 +173,17 @@ def test_a_suspended_job_says_what_it_waits_for(admin_client: Client) -> None:
     assert "It waits for the event &#x27;review.done&#x27; {&quot;book&quot;:7} for as long as it takes" in text
 
 
+def test_what_an_event_is_matched_by_shows_no_secret(admin_client: Client) -> None:
+    match = '{"api_key":"s3cret","book":7}'
+    job = add_job("suspended", wait_event="review.done", wait_match=match)
+    stored = add_event("review.done", match=match)
+
+    for path in (page_of(job), EVENTS, f"{EVENTS}{stored.pk}/change/"):
+        text = page(admin_client, path)
+        assert "&quot;book&quot;:7" in text
+        assert "s3cret" not in text
+
+
 def test_progress_is_drawn_and_told(admin_client: Client) -> None:
     job = add_job("running", progress={"done": 1_500, "total": 3_000})
     untold = add_job("running", progress={"done": 5, "total": None})

@@ -44,14 +44,13 @@ class Vitals:
 def _checked(name: str, value: float) -> float:
     # As the plain number that it is: an encoder takes no kind of its own (numpy's float64), and what cannot be encoded
     # would keep the job from being settled.
-    plain: object = value
     if isinstance(value, int) and not isinstance(value, bool):
-        plain = int.__index__(value)
+        value = int.__index__(value)
     elif isinstance(value, float):
-        plain = float.__float__(value)
+        value = float.__float__(value)
     # NaN is in no range.
-    if type(plain) in (int, float) and 0 <= plain < MOST:  # type: ignore[operator]
-        return plain  # type: ignore[return-value]
+    if type(value) in (int, float) and 0 <= value < MOST:
+        return value
     raise InputInvalid(
         f"progress was told {name}={value!r}, which is no number from 0 up",
         fix="run.progress(len(finished), len(items))",

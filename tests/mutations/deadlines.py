@@ -328,7 +328,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="progress: is a plain number",
         file="ultimat3_jobs/vitals.py",
-        old="        plain = float.__float__(value)\n",
+        old="        value = float.__float__(value)\n",
         new="        return value\n",
         test=f"{PROGRESS}a_number_of_its_own_kind_is_stored_as_a_plain_one",
         vendors=SQLITE,

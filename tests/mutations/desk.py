@@ -16,6 +16,14 @@ COMMAND = "ultimat3_jobs/management/commands/jobs.py"
 
 MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
+        guard="a match shows no secret",
+        file=MASKING,
+        old="        hidden = masked(json.loads(text))\n",
+        new="        hidden = json.loads(text)\n",
+        test=f"{ADMIN}test_what_an_event_is_matched_by_shows_no_secret",
+        vendors=SQLITE,
+    ),
+    Mutation(
         guard="admin: an action has its own permission",
         file=REPAIRS,
         old="        if not self.may(request, repair):\n",

@@ -260,6 +260,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         vendors=SQLITE,
     ),
     Mutation(
+        guard="a run whose park was answered too late looks again",
+        file="ultimat3_jobs/worker/settle.py",
+        old="    if nack.suspension is not None and",
+        new="    if landed and nack.suspension is not None and",
+        test="tests/worker/test_settle.py::test_a_run_whose_park_was_answered_too_late_looks_for_its_event_as_well",
+        vendors=SQLITE,
+    ),
+    Mutation(
         guard="a second look that fails unsettles nothing",
         file="ultimat3_jobs/worker/settle.py",
         old="look=_look_again_or_log",

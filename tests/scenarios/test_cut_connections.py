@@ -29,7 +29,7 @@ ROLES = {
     "renewing": "mine AS MATERIALIZED.*SET visible_at",
     "settling": "SET state = 'done'",
     "relaying": "x_outbox.*FOR UPDATE",
-    "housekeeping": "SET state = ('ready'|CASE WHEN j.attempt)",
+    "housekeeping": "SET state = CASE (WHEN looked.is_over|lapsed.kind)",
 }
 IDLE = {**ROLES, "relaying": "^COMMIT"}
 CUT = (

@@ -232,6 +232,25 @@ def test_a_run_that_does_not_wait_is_not_looked_for_again(monkeypatch: pytest.Mo
     assert settled(one, Suspending(Suspension(reason="sleeps", delay=60.0)))
 
 
+def test_a_run_whose_park_was_answered_too_late_looks_for_its_event_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = a_claim()
+    nack = DatabaseDriver.nack
+    answers: list[object] = []
+
+    def lose_the_first_answer(self: DatabaseDriver, given: list[Nack]) -> list[bool]:
+        answers.append(landed := nack(self, given))
+        if len(answers) == 1:
+            get_driver().publish([event()])
+            raise OperationalError("the answer is lost")
+        return landed
+
+    monkeypatch.setattr(DatabaseDriver, "nack", lose_the_first_answer)
+    settled(one, WAITING)
+
+    assert answers == [[True], [False]]
+    assert row(one.claim.id).state == "ready"
+
+
 def test_a_look_that_fails_leaves_the_run_parked(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse
 
 from ultimat3_jobs.admin.lists import BoundedChangeList, ReadOnlyAdmin
 from ultimat3_jobs.inspection.events import EventPage, find_event, list_events
-from ultimat3_jobs.inspection.masking import printable, shown
+from ultimat3_jobs.inspection.masking import masked_match, printable, shown
 from ultimat3_jobs.inspection.story import clock
 from ultimat3_jobs.models import JobEvent
 from ultimat3_jobs.moments import instant
@@ -44,7 +44,7 @@ class JobEventAdmin(ReadOnlyAdmin):
 
     @admin.display(description="match", empty_value="-")
     def shown_match(self, event: JobEvent) -> str:
-        return printable(event.match)
+        return printable(masked_match(event.match))
 
     @admin.display(description="published")
     def published(self, event: JobEvent) -> str:
@@ -68,7 +68,7 @@ class JobEventAdmin(ReadOnlyAdmin):
         if event is None:
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[no-any-return, attr-defined]
         facts = {
-            "Match": event.match,
+            "Match": masked_match(event.match),
             "Published": instant(event.published_at),
             "Expires": instant(event.expires_at),
             "Staged as": str(event.staged_id),

@@ -38,6 +38,15 @@ def masked(value: Any, _depth: int = 0) -> Any:
     return value
 
 
+def masked_match(text: str) -> str:
+    """Return what an event is matched by, as it is stored, with secrets masked."""
+    try:
+        hidden = masked(json.loads(text))
+    except (ValueError, RecursionError):  # none, or what another build wrote
+        return text
+    return json.dumps(hidden, ensure_ascii=False, separators=(",", ":"))
+
+
 def shown(value: Any) -> str:
     """Return a JSON value as text for people: masked, indented, bounded."""
     return bounded(json.dumps(masked(value), indent=2, ensure_ascii=False))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeGuard
 
+from ultimat3_jobs.inspection.masking import masked_match
 from ultimat3_jobs.inspection.steps import MAX_OUTPUT, RecordedStep
 from ultimat3_jobs.models import Job
 from ultimat3_jobs.moments import instant, span
@@ -23,7 +24,7 @@ class Waits:
 
     Attributes:
         event: the event's name; empty where it merely sleeps.
-        match: what the event must match; empty takes every event of the name.
+        match: what the event must match, secrets masked; empty takes every event of the name.
         until: when the sleep or the wait is over; None waits for as long as it takes.
         poll: seconds between two looks for the event, should no publication wake the run.
     """
@@ -39,7 +40,7 @@ def waits(job: Job) -> Waits | None:
     if job.state != State.SUSPENDED:
         return None
     if job.wait_event:
-        return Waits(job.wait_event, job.wait_match, job.wait_until, job.wait_poll)
+        return Waits(job.wait_event, masked_match(job.wait_match), job.wait_until, job.wait_poll)
     return None if job.parks else Waits("", "", job.run_at, None)
 
 

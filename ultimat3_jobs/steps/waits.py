@@ -114,7 +114,7 @@ def wait_for_event(
         return None
     return steps.suspend(
         Suspension(
-            reason=_waiting(name, event, matched, answer.until),
+            reason=_waiting(name, event, answer.until),
             until=answer.until,
             event=event,
             match=matched,
@@ -134,9 +134,10 @@ def _ask(steps: Steps, name: str, event: str, match: str, timeout: timedelta | N
     return steps.landed(steps.driver.wait(steps.job.claim, Wait(record=record, event=event, match=match)))
 
 
-def _waiting(name: str, event: str, match: str, until: datetime | None) -> str:
+def _waiting(name: str, event: str, until: datetime | None) -> str:
+    # Without the match, which may hold what no list and no log should show.
     end = f", until {instant(until)}" if until else ""
-    return f"waits for the event {event!r}{f' {match}' if match else ''}{end} ({name})"
+    return f"waits for the event {event!r}{end} ({name})"
 
 
 def _received(steps: Steps, name: str, event: str, output: str | None, codec: OutputCodec) -> ReceivedEvent[Any]:

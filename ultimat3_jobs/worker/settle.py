@@ -133,7 +133,8 @@ def _write(
 
 def _nack_and_look(driver: Driver, nack: Nack, look: Look) -> bool:
     landed = driver.nack([nack])[0]
-    if landed and nack.suspension is not None and nack.suspension.event and Capability.EVENTS in driver.capabilities:
+    # Where it is refused too: an earlier try may have landed whose answer was lost.
+    if nack.suspension is not None and nack.suspension.event and Capability.EVENTS in driver.capabilities:
         # Behind the commit: whoever published meanwhile could not see that this run waits.
         look(driver, nack)
     return landed
