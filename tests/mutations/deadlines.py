@@ -392,7 +392,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="progress: numbers from 0 up",
         file="ultimat3_jobs/vitals.py",
-        old=" and 0 <= plain < MOST:",
+        old=" and 0 <= value < MOST:",
         new=":",
         test=f"{PROGRESS}what_is_no_number_from_0_up_is_refused_and_changes_nothing",
         vendors=SQLITE,

@@ -156,8 +156,8 @@ class _Subject:
             row = JobRow.objects.using(queue_alias()).get(pk=queued.id)
             if row.wait_event and row.wait_until is None:
                 raise DrainFailed(
-                    f"{name} {row.park_reason}, for ever: it has no timeout, and no event that was given has this name and "
-                    f"match ({self._point})",
+                    f"{name} {row.park_reason}, for ever: it has no timeout, and no event that was given has this name "
+                    f"and match ({self._point})",
                     fix=f"crash_at_each_step(job, Event({row.wait_event!r}, match={row.wait_match or None}), ...)",
                 )
             pass_time(time_to_the_next(self._served, CENTURY))
