@@ -47,6 +47,22 @@ def forking_after_the_commit(run: Run, label: str) -> str:
 
 
 @job(idempotency_key="{label}", tenant=NO_TENANT, retry=Retry(attempts=1))
+def forking_in_a_step(run: Run, label: str, atomic: bool) -> str:
+    """Fork in a step, and let the child return from it as the parent does."""
+
+    def fork() -> str:
+        child = os.fork()
+        if child == 0:
+            return "in the child"
+        _, status = os.waitpid(child, 0)
+        Effect.objects.create(label=label, detail=str(os.waitstatus_to_exitcode(status)), pid=os.getpid())
+        return "in the parent"
+
+    returned: str = run.step("fork", fork, atomic=atomic)
+    return returned
+
+
+@job(idempotency_key="{label}", tenant=NO_TENANT, retry=Retry(attempts=1))
 async def forking_async(run: AsyncRun, label: str, fails: bool = False) -> str:
     """Fork, and let the child go on in the loop, or end."""
     child = os.fork()

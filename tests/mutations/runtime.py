@@ -114,6 +114,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         vendors=SQLITE,
     ),
     Mutation(
+        guard="forks: a child of a step ends",
+        file="ultimat3_jobs/steps/steps.py",
+        old="            leave_if_forked(process)  # a child would",
+        new="            # a child would",
+        test=f"{PROCESS}::test_the_child_of_a_body_that_forks_is_no_second_worker",
+        vendors=SQLITE,
+    ),
+    Mutation(
         guard="forks: a child of an async body ends",
         file=ASYNC_BODIES,
         old="        leave_if_forked(process)\n        ended",

@@ -9,7 +9,15 @@ import signal
 import pytest
 from django.db import transaction
 
-from tests.app.jobs import forking, forking_after_the_commit, forking_async, once, waiting, waiting_async
+from tests.app.jobs import (
+    forking,
+    forking_after_the_commit,
+    forking_async,
+    forking_in_a_step,
+    once,
+    waiting,
+    waiting_async,
+)
 from tests.app.models import Effect
 from tests.processes import Processes, wait_for
 from tests.scenarios.effects import SHORT, let_go, wait_for_starts
@@ -25,18 +33,22 @@ def test_the_child_of_a_body_that_forks_is_no_second_worker(processes: Processes
         forking.enqueue("returns"),
         forking.enqueue("raises", fails=True),
         forking_after_the_commit.enqueue("ends, in a hook"),
+        forking_in_a_step.enqueue("returns, in a step", atomic=False),
+        forking_in_a_step.enqueue("returns, in an atomic step", atomic=True),
         forking_async.enqueue("returns, async"),
         forking_async.enqueue("goes on in the loop", fails=True),
     ]
     child = processes.manage("jobs_worker", "--burst", "--concurrency", "1")
 
     assert child.wait() == 0
-    assert [(row(one).state, row(one).result, history(one)) for one in queued] == [("done", "in the parent", [])] * 5
+    assert [(row(one).state, row(one).result, history(one)) for one in queued] == [("done", "in the parent", [])] * 7
     effects = dict(Effect.objects.values_list("label", "detail"))
     assert effects == {
         "returns": "0",
         "raises": "1",
         "ends, in a hook": "7",
+        "returns, in a step": "0",
+        "returns, in an atomic step": "0",
         "returns, async": "0",
         "goes on in the loop": "1",
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +32,7 @@ from ultimat3_jobs.errors import (
     StepNotAtomic,
     TransactionBroken,
 )
+from ultimat3_jobs.forks import leave_if_forked
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.outputs import OutputCodec, codec_for
 from ultimat3_jobs.records import Capability, StepKind, StepRecord, StepState, StoredStep, Suspension
@@ -252,8 +254,15 @@ class Steps:
 
     def timed(self, begun: Begun, fn: Callable[..., Any], args: Sequence[Any]) -> Any:
         """Return what a step's function returns. Its time counts from here: in the thread that calls it."""
+        process = os.getpid()
         with self.deadline(begun.name), self.named(begun.name):
-            return fn(*args)
+            try:
+                result = fn(*args)
+            except BaseException as error:
+                leave_if_forked(process, error)
+                raise
+            leave_if_forked(process)  # a child would record the step, and commit, on its parent's connection
+            return result
 
     @contextmanager
     def named(self, name: str) -> Iterator[None]:
