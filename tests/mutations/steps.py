@@ -90,6 +90,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         SQLITE,
     ),
     Mutation(
+        "steps: a hook's signal is not lost",
+        STEPS,
+        "        if self.pending is not None:  # by a hook",
+        "        if False:  # by a hook",
+        f"{PLAIN}test_a_hook_of_an_atomic_step_may_suspend_the_run",
+        SQLITE,
+    ),
+    Mutation(
         "steps: a name is plain text",
         ASKED,
         "    return str.__str__(name)\n",

@@ -44,6 +44,21 @@ def effects() -> list[str]:
     return list(Effect.objects.order_by("id").values_list("label", flat=True))
 
 
+def test_a_hook_of_an_atomic_step_may_suspend_the_run() -> None:
+    def body(run: Run, n: int) -> None:
+        def write() -> None:
+            leave("a")
+            transaction.on_commit(lambda: run.sleep("nap", "1d"))
+
+        run.step("write", write, atomic=True)
+        leave("behind")
+
+    job = declare(body, retry=Retry(attempts=1)).enqueue(n=1)
+    run_due()
+    assert (row(job).state, effects()) == ("suspended", ["a"])
+    assert list(JobStep.objects.order_by("seq").values_list("name", flat=True)) == ["write", "nap"]
+
+
 @pytest.mark.parametrize("what", ["step", "atomic", "sleep", "wait", "key"])
 def test_a_name_may_be_text_of_its_own_kind(what: str) -> None:
     name = mark_safe("first")

@@ -299,6 +299,8 @@ class Steps:
                 self.check()
             else:
                 break
+        if self.pending is not None:  # by a hook of the commit, whose signal went no further
+            raise Suspended(self.pending)
         if one.replaced:
             # What the run had set on its connection, its tenant's scoping perhaps, is gone: begin again on a sound one.
             self.suspend(Suspension(reason=f"the connection was lost at the commit of step {begun.name!r}"))
