@@ -19,7 +19,7 @@ from pytest_django import DjangoDbBlocker
 from example_project.catalogs.staging import GROUP_ROLLED_BACK
 from tests.processes import Child, Processes, wait_for
 
-FEW = ("contenttypes", GROUP_ROLLED_BACK, "sites")
+FEW = (GROUP_ROLLED_BACK, "sites")
 SECRET = "never-to-be-shown"
 DEMO_TAKES = 240.0  # seconds, at most, on a machine that has other things to do
 

@@ -147,6 +147,19 @@ def obedient(body: Body) -> Callable[[Run], None]:
     return obey
 
 
+def failing_when_told(body: Body) -> Callable[[Run], None]:
+    """Return what a body does that fails in a way of its own when it is told to stop."""
+
+    def fail(run: Run) -> None:
+        body.runs.append(run)
+        body.started.release()
+        assert run.cancelled.wait(30)
+        body.ended.set()
+        raise ValueError("interrupted in the middle")
+
+    return fail
+
+
 def test_a_body_that_stops_when_it_is_told_to_burns_no_attempt(settings: Any) -> None:
     settings.ULTIMAT3_JOBS = {**JOBS, "DRAIN_TIMEOUT": "100ms"}
     one = Body()
@@ -184,7 +197,7 @@ def test_the_end_of_a_body_that_was_told_to_stop_does_not_come_before_the_hand_b
 
     monkeypatch.setattr(loop, "Inflight", Watched)
 
-    queued = declare(obedient(one), attempts=1).enqueue(1)
+    queued = declare(failing_when_told(one), attempts=1).enqueue(1)
     with working(concurrency=1) as worker:
         started(one)
         worker.stop()
