@@ -30,9 +30,8 @@ from ultimat3_jobs.outbox.admission import admit
 from ultimat3_jobs.outbox.stage import stage
 from ultimat3_jobs.records import EnqueueRequest, Receipt
 from ultimat3_jobs.settings import get_settings
+from ultimat3_jobs.transactions import DEADLOCK, sqlstate
 
-DEADLOCK = "40P01"
-"""PostgreSQL's code for a transaction that was ended because it and another waited for one another."""
 DEADLOCK_TRIES = 3
 
 
@@ -177,7 +176,7 @@ def _queue(requests: Sequence[EnqueueRequest], on_conflict: OnConflict, *, in_ba
                 queued = [result for batch in batches(ordered) for result in _queue_batch(batch, on_conflict)]
             break
         except OperationalError as error:
-            if not left or getattr(error.__cause__, "sqlstate", "") != DEADLOCK:
+            if not left or sqlstate(error) != DEADLOCK:
                 raise
             emit("jobs.enqueue.deadlock", level=logging.WARNING, requests=len(requests))
     results = {request.id: result for request, result in zip(ordered, queued, strict=True)}

@@ -166,6 +166,18 @@ class FencedTransaction:
             return False
 
 
+DEADLOCK = "40P01"
+"""PostgreSQL's code for a transaction that was ended because it and another waited for one another."""
+SERIALIZATION_FAILURE = "40001"
+"""Its code for one that cannot be put in an order with another."""
+
+
+def sqlstate(error: BaseException) -> str:
+    """Return the server's code for a database error, Django's or the driver's own; empty where it has none."""
+    state = getattr(error, "sqlstate", None) or getattr(error.__cause__, "sqlstate", None)
+    return state if isinstance(state, str) else ""
+
+
 def in_raw_transaction(connection: BaseDatabaseWrapper) -> bool:
     """Whether a transaction was begun past Django, with a statement of its own, on an open connection."""
     if connection.vendor == "sqlite":

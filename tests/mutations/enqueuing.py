@@ -69,8 +69,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="a batch that deadlocked starts over",
         file="ultimat3_jobs/enqueue.py",
-        old="if not left or getattr",
-        new="if True or getattr",
+        old="if not left or sqlstate",
+        new="if True or sqlstate",
         test="tests/test_concurrent_enqueues.py::test_a_batch_that_deadlocks_with_a_callers_transaction_starts_over",
         vendors=POSTGRESQL,
     ),

@@ -10,6 +10,7 @@ from django.db.utils import ProgrammingError
 from ultimat3_jobs.errors import DriverUnavailable, JobsError
 from ultimat3_jobs.failures import class_name
 from ultimat3_jobs.text import bounded, storable
+from ultimat3_jobs.transactions import sqlstate
 
 UNCLEAR_TRIES = 5
 """Passes that a row may fail for no clear reason before it is set aside."""
@@ -42,7 +43,7 @@ _BY_CLASS = (
 
 def fault_of(error: BaseException) -> Fault:
     """Return what is at fault where publishing failed with `error`."""
-    if kind := _sqlstate(error)[:2]:
+    if kind := sqlstate(error)[:2]:
         return Fault.OF_THE_ROW if kind in _OF_THE_ROW else Fault.PASSING if kind in _PASSING else Fault.UNCLEAR
     for classes, fault in _BY_CLASS:
         if isinstance(error, classes):
@@ -52,7 +53,7 @@ def fault_of(error: BaseException) -> Fault:
 
 def label_of(error: BaseException) -> str:
     """Return the class of an error, with the database's code for it where there is one: all that a log may hold."""
-    code = error.code if isinstance(error, JobsError) else _sqlstate(error)
+    code = error.code if isinstance(error, JobsError) else sqlstate(error)
     return storable(f"{class_name(type(error))} ({code})" if code else class_name(type(error)))
 
 
@@ -68,8 +69,3 @@ def text_of(error: BaseException) -> str:
         # The first line alone: the next ones quote the row, its input too.
         text = f"{label_of(error)}: {message.strip().partition(chr(10))[0]}"
     return bounded(text, MAX_ERROR)
-
-
-def _sqlstate(error: BaseException) -> str:
-    state = getattr(error, "sqlstate", None) or getattr(error.__cause__, "sqlstate", None)
-    return state if isinstance(state, str) else ""

@@ -39,7 +39,13 @@ from ultimat3_jobs.records import Capability, StepKind, StepRecord, StepState, S
 from ultimat3_jobs.settings import get_settings
 from ultimat3_jobs.steps.asked import check_function, check_name, is_async
 from ultimat3_jobs.steps.trace import Trace
-from ultimat3_jobs.transactions import FencedTransaction, in_raw_transaction
+from ultimat3_jobs.transactions import (
+    DEADLOCK,
+    SERIALIZATION_FAILURE,
+    FencedTransaction,
+    in_raw_transaction,
+    sqlstate,
+)
 
 if TYPE_CHECKING:
     from ultimat3_jobs.cancellation import Cancellation
@@ -50,8 +56,8 @@ TRIES = 5
 """How often an atomic step is begun at most, where the database ends its transaction for the sake of another."""
 LONGEST_PAUSE = 0.2
 """Seconds between two of these tries; chance decides, so that two that met do not meet again."""
-AGAIN = ("40001", "40P01")
-"""PostgreSQL's codes of a serialisation failure and of a deadlock."""
+AGAIN = (SERIALIZATION_FAILURE, DEADLOCK)
+"""What ends a transaction for the sake of another."""
 
 Answer = TypeVar("Answer")
 Deadline = Callable[[str], AbstractContextManager[Any]]
@@ -165,15 +171,7 @@ class Steps:
         self, name: str, kind: StepKind, *, state: StepState, delay: float | None, seq: int | None = None
     ) -> StepRecord:
         """Return a sleep or a wait as it is recorded; `seq` is the number that it has already."""
-        return StepRecord(
-            run_id=self.job.run_id,
-            name=name,
-            seq=self._trace.next_seq() if seq is None else seq,
-            kind=kind,
-            state=state,
-            attempt=self.job.attempt,
-            delay=delay,
-        )
+        return self._new_record(name, kind, state, seq=seq, delay=delay)
 
     def flush(self) -> None:
         """Record the steps of an atomic job, at its end: no lock is held on its row while its body works."""
@@ -292,7 +290,7 @@ class Steps:
             try:
                 stored = self._in_transaction(one, begun, fn, args)
             except OperationalError as error:
-                if not left or getattr(error.__cause__, "sqlstate", "") not in AGAIN:
+                if not left or sqlstate(error) not in AGAIN:
                     raise
                 emit("jobs.step.again", level=logging.WARNING, job=self.job.claim.id, step=begun.name, left=left)
                 self._cancelled.wait(random.uniform(0, LONGEST_PAUSE))  # noqa: S311 - chance, not a secret
@@ -337,15 +335,20 @@ class Steps:
             ) from None
 
     def _record(self, begun: Begun, text: str) -> StepRecord:
+        took = time.monotonic() - begun.at
+        return self._new_record(begun.name, StepKind.STEP, StepState.DONE, output=text, took=took)
+
+    def _new_record(
+        self, name: str, kind: StepKind, state: StepState, *, seq: int | None = None, **values: Any
+    ) -> StepRecord:
         return StepRecord(
             run_id=self.job.run_id,
-            name=begun.name,
-            seq=self._trace.next_seq(),
-            kind=StepKind.STEP,
-            state=StepState.DONE,
+            name=name,
+            seq=self._trace.next_seq() if seq is None else seq,
+            kind=kind,
+            state=state,
             attempt=self.job.attempt,
-            output=text,
-            took=time.monotonic() - begun.at,
+            **values,
         )
 
     def _in_a_block(self) -> bool:
