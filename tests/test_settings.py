@@ -49,6 +49,7 @@ def test_every_setting_is_read() -> None:
             "MAX_INPUT_BYTES": 1_000,
             "MAX_RESULT_BYTES": 2_000,
             "RELEASE": "2026.3.1 (ab12)",
+            "ENVIRONMENT": "staging eu",
             "TENANT_CONTEXT": "contextlib.nullcontext",
             "OUTBOX": {"MODE": "required", "BATCH": 10, "DATABASES": ["default"], "CLAIM_LEASE": "5s"},
             "QUEUE_DATABASE": "default",
@@ -66,6 +67,7 @@ def test_every_setting_is_read() -> None:
             max_input_bytes=1_000,
             max_result_bytes=2_000,
             release="2026.3.1 (ab12)",
+            environment="staging eu",
             tenant_context="contextlib.nullcontext",
             outbox=OutboxSettings("required", 10, ("default",), timedelta(seconds=5)),
             queue_database="default",
@@ -125,6 +127,7 @@ WRONG: dict[str, list[Any]] = {
     "MAX_INPUT_BYTES": [0, "1k", 1.0, None],
     "MAX_RESULT_BYTES": [0, "1k", 1.0, None],
     "RELEASE": [" ", "a\nb", "a\x00", "x" * 101, None, 3],
+    "ENVIRONMENT": [" ", " staging", "a\nb", "x" * 101, None, 3],
     "TENANT_CONTEXT": ["", "nowhere", "no.such.module", "os.nothing", "os.sep", 5, object],
     "OUTBOX": [
         *(None, 5, "auto", {"MODE": "AUTO"}, {"MODE": None}, {"MODE": []}),

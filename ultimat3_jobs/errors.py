@@ -213,6 +213,66 @@ class EventTimeout(JobsError):
     code = "X_EVENT_TIMEOUT"
 
 
+class BackfillUnknown(JobsError):
+    """No backfill of this name is declared in the installed apps."""
+
+    code = "X_BACKFILL_UNKNOWN"
+
+
+class BackfillPending(JobsError):
+    """A migration needs a backfill whose pass has not completed, or whose rows are not all handled."""
+
+    code = "X_BACKFILL_PENDING"
+
+
+class BackfillApplied(JobsError):
+    """A pass of this backfill has completed, and no other was asked for by force."""
+
+    code = "X_BACKFILL_APPLIED"
+
+
+class BackfillEnvironment(JobsError):
+    """A backfill is declared for other environments than this one, or this one has no name."""
+
+    code = "X_BACKFILL_ENVIRONMENT"
+
+
+class BackfillMigrationPending(JobsError):
+    """The migration that a backfill requires is not applied."""
+
+    code = "X_BACKFILL_MIGRATION_PENDING"
+
+
+class BackfillRunning(JobsError):
+    """A pass of this backfill is live already."""
+
+    code = "X_BACKFILL_RUNNING"
+
+
+class BackfillNotLive(JobsError):
+    """A pass that was to be paused, resumed or paced has ended, or never was."""
+
+    code = "X_BACKFILL_NOT_LIVE"
+
+
+class BackfillStalled(JobsError):
+    """A pass went through all of its rows, and the backfill's own count says that some are left."""
+
+    code = "X_BACKFILL_STALLED"
+
+
+class BackfillCountInvalid(JobsError):
+    """A backfill's count answered something that is no whole number of 0 or more."""
+
+    code = "X_BACKFILL_COUNT_INVALID"
+
+
+class BackfillSourceInvalid(JobsError):
+    """A backfill's source is no queryset that can be swept by its primary key."""
+
+    code = "X_BACKFILL_SOURCE_INVALID"
+
+
 class DrainFailed(JobsError, AssertionError):
     """In a test: work that was to be drained did not end well, and no exception of a body says why."""
 

@@ -21,7 +21,7 @@ from ultimat3_jobs.text import MAX_QUEUE, is_label, is_queue_name
 NAME = "ULTIMAT3_JOBS"
 MAX_CONCURRENCY = 1_000
 """Threads that one process starts at most; each has a database connection."""
-MAX_RELEASE = 100
+MAX_LABEL = 100
 OutboxMode = Literal["auto", "required", "direct"]
 
 
@@ -72,6 +72,9 @@ class Settings:
     """Size of what a body returns, encoded, at most."""
     release: str = ""
     """Name of the deployed code (a version, a commit), kept with every failure: in which one it was seen."""
+    environment: str = ""
+    """Name of the environment that the code runs in ("staging", "production"), for backfills that are meant for some
+    alone. Empty: it has none, and such backfills are refused."""
     tenant_context: str | None = None
     """Dotted path of a context manager taking a tenant (str), entered around every body that has one."""
     outbox: OutboxSettings = field(default_factory=OutboxSettings)
@@ -113,7 +116,7 @@ def _read(path: str, raw: Mapping[str, Any], readers: Mapping[str, Reader]) -> d
     values = {}
     for key, value in raw.items():
         if key not in readers:
-            near = difflib.get_close_matches(str(key).upper(), readers, n=1, cutoff=0.5)
+            near = difflib.get_close_matches(key.upper(), readers, n=1, cutoff=0.5) if isinstance(key, str) else []
             did_you_mean = f'did you mean "{near[0]}"?' if near else f"it has {', '.join(sorted(readers))}"
             fix = f"del {path}[{key!r}]" + (f'  # or name it "{near[0]}"' if near else "")
             raise SettingsInvalid(f"{path} has no key {key!r}; {did_you_mean}", fix=fix)
@@ -155,9 +158,17 @@ def _queue_name(path: str, value: Any) -> str:
 
 
 def _release(path: str, value: Any) -> str:
-    if value != "" and not is_label(value, MAX_RELEASE):
-        wanted = f"text of up to {MAX_RELEASE} printable characters, no space around them"
-        raise _refuse(path, value, wanted, '"2026.3.1"')
+    return _label(path, value, '"2026.3.1"')
+
+
+def _environment(path: str, value: Any) -> str:
+    return _label(path, value, '"production"')
+
+
+def _label(path: str, value: Any, example: str) -> str:
+    if value != "" and not is_label(value, MAX_LABEL):
+        wanted = f"text of up to {MAX_LABEL} printable characters, no space around them"
+        raise _refuse(path, value, wanted, example)
     return str(value)
 
 
@@ -242,6 +253,7 @@ _READERS: dict[str, Reader] = {
     "MAX_INPUT_BYTES": _positive_int,
     "MAX_RESULT_BYTES": _positive_int,
     "RELEASE": _release,
+    "ENVIRONMENT": _environment,
     "TENANT_CONTEXT": _dotted_path,
     "OUTBOX": _outbox,
     "QUEUE_DATABASE": _optional_alias,

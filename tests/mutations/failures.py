@@ -137,7 +137,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "settings: the release is a label",
         "ultimat3_jobs/settings.py",
-        'if value != "" and not is_label(value, MAX_RELEASE):',
+        'if value != "" and not is_label(value, MAX_LABEL):',
         "if False:",
         "tests/test_settings.py::test_a_value_that_cannot_work_is_refused[RELEASE- ]",
         SQLITE,
