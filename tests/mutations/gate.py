@@ -5,8 +5,10 @@ from __future__ import annotations
 from tests.mutations.mutation import SQLITE, Mutation
 
 GATE = "ultimat3_jobs/backfills/gate.py"
+CHECKSUM = "ultimat3_jobs/backfills/checksum.py"
 PENDING = "ultimat3_jobs/backfills/pending.py"
 JUDGED = "tests/backfills/test_gate.py::"
+SUMMED = "tests/backfills/test_checksum.py::"
 STANDING = "tests/backfills/test_pending.py::"
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -88,6 +90,54 @@ MUTATIONS: tuple[Mutation, ...] = (
         ", Status.CANCELLED, Status.UNKNOWN_ENVIRONMENT})",
         ", Status.CANCELLED})",
         f"{STANDING}test_what_keeps_a_deploy_back",
+        SQLITE,
+    ),
+    Mutation(
+        "checksum: decorators and their options are not in it",
+        CHECKSUM,
+        "    found.decorator_list = []\n",
+        "",
+        f"{SUMMED}test_how_it_is_written_down_is_not_in_it",
+        SQLITE,
+    ),
+    Mutation(
+        "checksum: docstrings are not in it",
+        CHECKSUM,
+        "    return body[1:] if is_text else body\n",
+        "    return body\n",
+        f"{SUMMED}test_how_it_is_written_down_is_not_in_it",
+        SQLITE,
+    ),
+    Mutation(
+        "checksum: what only some versions of Python have is not in it",
+        CHECKSUM,
+        '"kind", "type_comment"})',
+        '"type_comment"})',
+        f"{SUMMED}test_every_supported_python_gives_the_checksum_that_is_written_down",
+        SQLITE,
+    ),
+    Mutation(
+        "checksum: dates and times count as their type on a database that has none",
+        CHECKSUM,
+        "    _keep_moments(connection)\n",
+        "",
+        f"{SUMMED}test_filters_that_are_alike",
+        SQLITE,
+    ),
+    Mutation(
+        "checksum: a set has no order",
+        CHECKSUM,
+        "        values[start:end] = sorted(values[start:end])\n",
+        "        pass\n",
+        f"{SUMMED}test_a_set_gives_one_checksum_in_every_process",
+        SQLITE,
+    ),
+    Mutation(
+        "checksum: the columns of the model are not in it",
+        CHECKSUM,
+        'queryset.values("pk").query',
+        "queryset.query",
+        f"{SUMMED}test_filters_that_are_alike",
         SQLITE,
     ),
 )
