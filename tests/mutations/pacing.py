@@ -1,0 +1,165 @@
+"""The guards of when pages begin, how many rows they have, and what may make a pass wait."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import SQLITE, Mutation
+
+PACING = "ultimat3_jobs/backfills/pacing.py"
+PACES = "tests/backfills/test_pacing.py::"
+WINDOWS = "ultimat3_jobs/backfills/windows.py"
+HOURS = "tests/backfills/test_windows.py::"
+
+MUTATIONS: tuple[Mutation, ...] = (
+    Mutation(
+        "pacing: a rate is within its bounds",
+        PACING,
+        "LOWEST_RATE <= value <= HIGHEST_RATE",
+        "value > 0",
+        f"{PACES}TestRate::test_what_is_no_rate_is_refused_and_mended_by_typing_the_fix",
+        SQLITE,
+    ),
+    Mutation(
+        "pacing: pages wait for their rate",
+        PACING,
+        "max(0.0, self._began + 1 / self._rate - now)",
+        "0.0",
+        f"{PACES}TestRate::test_a_page_begins_when_its_share_of_a_second_is_over",
+        SQLITE,
+    ),
+    Mutation(
+        "pacing: a new rate is checked",
+        PACING,
+        "def rate(self, value: float) -> None:\n        self._rate = check_rate(value)",
+        "def rate(self, value: float) -> None:\n        self._rate = value",
+        f"{PACES}TestRate::test_a_new_rate_is_checked",
+        SQLITE,
+    ),
+    Mutation(
+        "pacing: a batch is within its bounds",
+        PACING,
+        "1 <= value <= MOST_ROWS",
+        "True",
+        f"{PACES}TestBatch::test_what_is_no_batch_is_refused_and_mended_by_typing_the_fix",
+        SQLITE,
+    ),
+    Mutation(
+        "pacing: a page of one row is not halved",
+        PACING,
+        "        if self.size == 1:\n            return False\n",
+        "",
+        f"{PACES}TestFixedSizes::test_a_page_that_ran_out_of_time_halves_it_down_to_one_row",
+        SQLITE,
+    ),
+    Mutation(
+        "pacing: a halved size grows back",
+        PACING,
+        "self._bound = min(2 * self._bound, self._most)",
+        "pass",
+        f"{PACES}TestFixedSizes::test_a_halved_size_grows_back_to_the_declared_one_and_not_over_it",
+        SQLITE,
+    ),
+    Mutation(
+        "pacing: a size does not grow over the declared one",
+        PACING,
+        "min(2 * self._bound, self._most)",
+        "2 * self._bound",
+        f"{PACES}TestFixedSizes::test_an_odd_size_comes_back_to_what_is_declared",
+        SQLITE,
+    ),
+    Mutation(
+        "pacing: good pages are counted from the halving",
+        PACING,
+        "        self._good, self._grew = 0, False\n",
+        "        self._grew = False\n",
+        f"{PACES}TestFixedSizes::test_pages_before_a_halving_do_not_count_as_good",
+        SQLITE,
+    ),
+    Mutation(
+        "pacing: a size that fails again waits longer to grow",
+        PACING,
+        "min(2 * self._needed, MOST_GOOD_PAGES) if self._grew else self._needed",
+        "self._needed",
+        f"{PACES}TestFixedSizes::test_a_size_that_runs_out_of_time_again_takes_twice_the_good_pages",
+        SQLITE,
+    ),
+    Mutation(
+        "pacing: a resume takes no size over the declared one",
+        PACING,
+        "min(max(1, size), self._most)",
+        "max(1, size)",
+        f"{PACES}TestFixedSizes::test_a_resume_goes_on_from_the_size_of_the_last_page",
+        SQLITE,
+    ),
+    Mutation(
+        "pacing: one page changes a tuned size by a factor of two at most",
+        PACING,
+        "min(max(fitting, self.size / MOST_CHANGE), self.size * MOST_CHANGE)",
+        "fitting",
+        f"{PACES}TestTunedSizes::test_a_full_page_changes_it_by_no_more_than_a_factor_of_two",
+        SQLITE,
+    ),
+    Mutation(
+        "pacing: a short quick page teaches nothing",
+        PACING,
+        "if self._auto and (rows >= self.size or seconds > AUTO_TARGET):",
+        "if self._auto:",
+        f"{PACES}TestTunedSizes::test_a_short_page_that_was_quick_teaches_nothing",
+        SQLITE,
+    ),
+    Mutation(
+        "pacing: a tuned size does not grow at once over one that ran out of time",
+        PACING,
+        "return min(self._wanted, self._bound)",
+        "return self._wanted if self._auto else self._bound",
+        f"{PACES}TestTunedSizes::test_a_page_that_ran_out_of_time_bounds_it_until_good_pages_have_landed",
+        SQLITE,
+    ),
+    Mutation(
+        "windows: one that opens and closes at one time is refused",
+        WINDOWS,
+        "if self.start == self.end:",
+        "if False:",
+        f"{HOURS}test_what_is_no_window_is_refused_and_mended_by_typing_the_fix",
+        SQLITE,
+    ),
+    Mutation(
+        "windows: times with a zone of their own, or with seconds, are refused",
+        WINDOWS,
+        " or one.tzinfo is not None or one.second or one.microsecond",
+        "",
+        f"{HOURS}test_what_is_no_window_is_refused_and_mended_by_typing_the_fix",
+        SQLITE,
+    ),
+    Mutation(
+        "windows: the end is not open any more",
+        WINDOWS,
+        "return self.start <= wall < self.end",
+        "return self.start <= wall <= self.end",
+        f"{HOURS}test_it_opens_at_its_start_and_closes_before_its_end",
+        SQLITE,
+    ),
+    Mutation(
+        "windows: over midnight",
+        WINDOWS,
+        "return wall >= self.start or wall < self.end",
+        "return False",
+        f"{HOURS}test_it_opens_at_its_start_and_closes_before_its_end",
+        SQLITE,
+    ),
+    Mutation(
+        "windows: clocks are changed",
+        WINDOWS,
+        "at = _change(at, opening, zone) or opening",
+        "at = opening",
+        f"{HOURS}test_the_clock_on_the_wall_counts_where_clocks_are_changed",
+        SQLITE,
+    ),
+    Mutation(
+        "windows: a moment without a zone is no moment",
+        WINDOWS,
+        "if zone is None or now.utcoffset() is None:",
+        "if False:",
+        f"{HOURS}test_a_moment_without_a_time_zone_is_refused",
+        SQLITE,
+    ),
+)
