@@ -8,6 +8,8 @@ PACING = "ultimat3_jobs/backfills/pacing.py"
 PACES = "tests/backfills/test_pacing.py::"
 WINDOWS = "ultimat3_jobs/backfills/windows.py"
 HOURS = "tests/backfills/test_windows.py::"
+THROTTLE = "ultimat3_jobs/backfills/throttle.py"
+THROTTLED = "tests/backfills/test_throttle.py::"
 
 MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
@@ -53,7 +55,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "pacing: a halved size grows back",
         PACING,
-        "self._bound = min(2 * self._bound, self._most)",
+        "self._bound *= 2",
         "pass",
         f"{PACES}TestFixedSizes::test_a_halved_size_grows_back_to_the_declared_one_and_not_over_it",
         SQLITE,
@@ -61,8 +63,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "pacing: a size does not grow over the declared one",
         PACING,
-        "min(2 * self._bound, self._most)",
-        "2 * self._bound",
+        "return min(self._wanted, self._bound)",
+        "return self._bound",
         f"{PACES}TestFixedSizes::test_an_odd_size_comes_back_to_what_is_declared",
         SQLITE,
     ),
@@ -83,10 +85,10 @@ MUTATIONS: tuple[Mutation, ...] = (
         SQLITE,
     ),
     Mutation(
-        "pacing: a resume takes no size over the declared one",
+        "pacing: a resume takes no size beyond the bounds",
         PACING,
         "min(max(1, size), self._most)",
-        "max(1, size)",
+        "size",
         f"{PACES}TestFixedSizes::test_a_resume_goes_on_from_the_size_of_the_last_page",
         SQLITE,
     ),
@@ -160,6 +162,46 @@ MUTATIONS: tuple[Mutation, ...] = (
         "if zone is None or now.utcoffset() is None:",
         "if False:",
         f"{HOURS}test_a_moment_without_a_time_zone_is_refused",
+        SQLITE,
+    ),
+    Mutation(
+        "throttle: a negative wait is no wait",
+        THROTTLE,
+        "    if seconds < 0:\n",
+        "    if False:\n",
+        f"{THROTTLED}test_any_other_answer_is_an_error_that_names_the_backfill",
+        SQLITE,
+    ),
+    Mutation(
+        "throttle: True is a wait",
+        THROTTLE,
+        "    if answer is True:\n        return Wait(USUAL_WAIT, REASON)\n",
+        "",
+        f"{THROTTLED}test_an_answer_says_to_go_on_or_how_long_to_wait",
+        SQLITE,
+    ),
+    Mutation(
+        "throttle: a coroutine is no answer",
+        THROTTLE,
+        "        answer.close()  # or Python warns that nobody has awaited it\n",
+        "        return None\n",
+        f"{THROTTLED}test_a_coroutine_is_refused_and_closed",
+        SQLITE,
+    ),
+    Mutation(
+        "throttle: what it raises says where it comes from",
+        THROTTLE,
+        "        error.add_note(",
+        "        str(",
+        f"{THROTTLED}test_what_a_throttle_raises_says_where_it_comes_from",
+        SQLITE,
+    ),
+    Mutation(
+        "throttle: one that wants arguments is refused where it is declared",
+        THROTTLE,
+        "inspect.signature(value).bind()",
+        "inspect.signature(value)",
+        f"{THROTTLED}test_what_cannot_be_called_so_is_refused_and_mended_by_typing_the_fix",
         SQLITE,
     ),
 )
