@@ -59,6 +59,7 @@ EXAMPLES: dict[str, Any] = {
     "output": "1",
     "delay": 0.0,
     "took": 0.0,
+    "table": '"x_jobs"',
 }
 
 
@@ -114,7 +115,7 @@ def test_every_word_in_a_statement_is_one_that_the_code_knows(vendor: str, name:
     known |= {*StepKind, *StepState, "payload", "published_at", "requested_at"}
     kinds_of_history = {"failure", "retry"}
     words = set(re.findall(r"'([a-z][a-z_-]*)'", plain(sql.read(vendor, name))))
-    settings_of_the_server = {"idle_in_transaction_session_timeout"}
+    settings_of_the_server = {"idle_in_transaction_session_timeout", "max_wal_size"}
 
     assert words <= {*known, *kinds_of_history, *settings_of_the_server, "now"}
 

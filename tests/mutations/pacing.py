@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutations.mutation import SQLITE, Mutation
+from tests.mutations.mutation import POSTGRESQL, SQLITE, Mutation
 
 PACING = "ultimat3_jobs/backfills/pacing.py"
 PACES = "tests/backfills/test_pacing.py::"
@@ -10,6 +10,9 @@ WINDOWS = "ultimat3_jobs/backfills/windows.py"
 HOURS = "tests/backfills/test_windows.py::"
 THROTTLE = "ultimat3_jobs/backfills/throttle.py"
 THROTTLED = "tests/backfills/test_throttle.py::"
+SIGNALS = "ultimat3_jobs/backfills/signals.py"
+VACUUM = "ultimat3_jobs/sql/postgresql/vacuum_waiting.sql"
+SEEN = "tests/backfills/test_signals.py::"
 
 MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
@@ -202,6 +205,94 @@ MUTATIONS: tuple[Mutation, ...] = (
         "inspect.signature(value).bind()",
         "inspect.signature(value)",
         f"{THROTTLED}test_what_cannot_be_called_so_is_refused_and_mended_by_typing_the_fix",
+        SQLITE,
+    ),
+    Mutation(
+        "signals: a statement that fails leaves an open transaction whole",
+        SIGNALS,
+        "with transaction.atomic(alias) if connections[alias].in_atomic_block else nullcontext():",
+        "with nullcontext():",
+        f"{SEEN}TestAsking::test_a_transaction_that_is_open_goes_on",
+        POSTGRESQL,
+    ),
+    Mutation(
+        "signals: a statement that fails does not end the pass",
+        SIGNALS,
+        "        except Error as error:\n",
+        "        except ZeroDivisionError as error:\n",
+        f"{SEEN}TestAsking::test_a_statement_that_fails_is_told_and_ends_nothing",
+        SQLITE,
+    ),
+    Mutation(
+        "signals: a lag that is hidden is not taken for none",
+        SIGNALS,
+        "        if hidden:\n",
+        "        if False:\n",
+        f"{SEEN}TestReplicas::test_one_whose_lag_is_hidden_is_unseen",
+        POSTGRESQL,
+    ),
+    Mutation(
+        "signals: a lag over the limit is a reason",
+        SIGNALS,
+        "if lag is not None and lag > most:",
+        "if False:",
+        f"{SEEN}TestReplicas::test_one_that_is_behind_is_a_reason",
+        POSTGRESQL,
+    ),
+    Mutation(
+        "signals: a table that is not found is not taken for one without a vacuum",
+        SIGNALS,
+        "        if not there:\n",
+        "        if False:\n",
+        f"{SEEN}TestVacuum::test_a_table_that_is_not_found_is_unseen",
+        POSTGRESQL,
+    ),
+    Mutation(
+        "signals: a table is quoted",
+        SIGNALS,
+        "connections[alias].ops.quote_name(table)",
+        "table",
+        f"{SEEN}TestVacuum::test_a_table_is_found_by_its_exact_name",
+        POSTGRESQL,
+    ),
+    Mutation(
+        "signals: a lock that is held is not one that is waited for",
+        VACUUM,
+        "              AND NOT l.granted\n",
+        "",
+        f"{SEEN}TestVacuum::test_one_that_waits_for_the_table_is_a_reason_until_it_goes_on",
+        POSTGRESQL,
+    ),
+    Mutation(
+        "signals: only the lock of a vacuum counts",
+        VACUUM,
+        "              AND l.mode = 'ShareUpdateExclusiveLock'\n",
+        "",
+        f"{SEEN}TestVacuum::test_another_lock_that_waits_is_no_vacuum",
+        POSTGRESQL,
+    ),
+    Mutation(
+        "signals: an oid names a table in its database alone",
+        VACUUM,
+        "              AND l.database = (SELECT a.datid FROM pg_stat_get_activity(pg_backend_pid()) AS a)\n",
+        "",
+        f"{SEEN}TestVacuum::test_a_table_of_another_database_is_another_table",
+        POSTGRESQL,
+    ),
+    Mutation(
+        "signals: a share is within its bounds",
+        SIGNALS,
+        "if not number or not 0 < self.share <= LARGEST_SHARE:",
+        "if not number:",
+        f"{SEEN}TestDeclaring::test_what_is_no_share_is_refused_and_mended_by_typing_the_fix",
+        SQLITE,
+    ),
+    Mutation(
+        "signals: a class is no signal",
+        SIGNALS,
+        "if inspect.isclass(one) or not callable",
+        "if not callable",
+        f"{SEEN}TestDeclaring::test_what_is_no_list_of_signals_is_refused_and_mended_by_typing_the_fix",
         SQLITE,
     ),
 )
