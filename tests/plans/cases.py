@@ -141,6 +141,7 @@ def cases() -> list[Case]:
         Case("pending", "pending", {"limit": KEYS}, KEYS, frozenset({"x_outbox_pending", "x_outbox_pkey"})),
         Case("clock", "clock", {}, 1, frozenset()),
         Case("stay open", "stay_open", {}, 1, frozenset()),
+        *_signals(),
         Case("mark", "mark", {"rows": _marks(pending)}, KEYS, frozenset({"x_outbox_pkey"})),
         *_outbox(pending, [row_id("published", n) for n in range(1, KEYS + 1)]),
         Case("set aside", "set_aside", {"rows": _rows(pending, tries=1, error=""), "lease": 30.0}, KEYS, OUTBOX_ID),
@@ -230,6 +231,13 @@ def _wait(name: str, number: int, match: str, probes: int = 0) -> Case:
         ]
     )
     return Case(name, "wait", {"rows": waited}, 1, ID | EVENTS | {"x_job_events_pkey", "x_job_steps_pkey"}, probes)
+
+
+def _signals() -> Iterable[Case]:
+    """Yield the cases of the statements that look at the server, and at no table."""
+    yield Case("replica lag", "replica_lag", {}, 1, frozenset())
+    yield Case("vacuum waiting", "vacuum_waiting", {"table": '"x_jobs"'}, 1, frozenset())
+    yield Case("wal pressure", "wal_pressure", {}, 1, frozenset())
 
 
 def _outbox(pending: Sequence[str], published: Sequence[str]) -> Iterable[Case]:

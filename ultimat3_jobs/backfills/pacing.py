@@ -130,7 +130,7 @@ class Sizes:
             self._wanted = self._tuned(rows, seconds)
         self._good += 1
         if self._bound < self._most and self._good >= self._needed:
-            self._bound = min(2 * self._bound, self._most)
+            self._bound *= 2
             self._good, self._grew = 0, True
 
     def timed_out(self) -> bool:
