@@ -179,6 +179,7 @@ def test_a_description_is_plain_json_without_key_and_input() -> None:
         "timeout": None,
         "step_timeout": None,
         "event_poll": "30s",
+        "backfill": None,
     }
 
 

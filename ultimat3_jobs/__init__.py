@@ -7,6 +7,7 @@ A job's way through the package is seven hops, each in a file named after its ve
 """
 
 from ultimat3_jobs.async_run import AsyncRun
+from ultimat3_jobs.backfills.declare import Backfill, backfill
 from ultimat3_jobs.context import Run, current_tenant
 from ultimat3_jobs.control import Aborted
 from ultimat3_jobs.enqueue import EnqueueResult
@@ -22,6 +23,7 @@ __all__ = [
     "NO_TENANT",
     "Aborted",
     "AsyncRun",
+    "Backfill",
     "EnqueueResult",
     "EventTimeout",
     "Job",
@@ -32,6 +34,7 @@ __all__ = [
     "Retry",
     "Run",
     "apublish_event",
+    "backfill",
     "current_tenant",
     "job",
     "publish_event",

@@ -94,7 +94,7 @@ class AsyncRun(Attempt):
         if isinstance(begun, Replayed):
             return begun.value
         # Of what waits for the run's thread, the wait is none of the step's time.
-        result = fn(*args) if is_async(fn) else await _in_slot(steps.timed)(begun, fn, args)
+        result = fn(*args) if is_async(fn) else await _in_slot(steps.timed)(begun.name, fn, args)
         if inspect.isawaitable(result):
             with steps.deadline(begun.name), steps.named(begun.name):
                 result = await result

@@ -1,4 +1,4 @@
-"""The event that tells a run to stop."""
+"""The event that tells a run to stop, or its worker."""
 
 from __future__ import annotations
 

@@ -38,6 +38,16 @@ def install_tenant(tenant: str | None) -> None:
     _tenant.set(tenant)
 
 
+def steps_of(run: Attempt) -> Steps:
+    """Return what records the steps of a run. For what the package itself does in its body."""
+    return run._steps
+
+
+def vitals_of(run: Attempt) -> Vitals:
+    """Return what a run shares with the worker that watches it."""
+    return run._vitals
+
+
 class Attempt:
     """What a body may know of its attempt, and how it learns that it should stop."""
 

@@ -6,11 +6,14 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ultimat3_jobs.durations import format_duration
 from ultimat3_jobs.inputs import InputCodec
 from ultimat3_jobs.retry import Retry
+
+if TYPE_CHECKING:
+    from ultimat3_jobs.backfills.definition import BackfillDefinition
 
 WhileRunning = Literal["join", "again"]
 OnKeyReuse = Literal["error", "warn"]
@@ -45,6 +48,8 @@ class JobDefinition:
     """How long one step of an attempt may take."""
     event_poll: timedelta
     """How often a run that waits for an event is looked at, should no publication wake it."""
+    backfill: BackfillDefinition | None = None
+    """What its body sweeps, where it is a backfill."""
 
     @property
     def is_async(self) -> bool:
@@ -72,4 +77,5 @@ class JobDefinition:
             "timeout": None if self.timeout is None else format_duration(self.timeout),
             "step_timeout": None if self.step_timeout is None else format_duration(self.step_timeout),
             "event_poll": format_duration(self.event_poll),
+            "backfill": None if self.backfill is None else self.backfill.describe(),
         }

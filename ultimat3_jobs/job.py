@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Concatenate, Final, Generic, NoReturn, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Self, TypeVar
 
 import msgspec
 from asgiref.sync import sync_to_async
@@ -22,20 +22,13 @@ from ultimat3_jobs.errors import IdempotencyRequired, NotCallable, TenantRequire
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.inputs import InputCodec
 from ultimat3_jobs.keys import KeyRule, NoTenant, TenantRule, key_resolver, tenant_resolver
+from ultimat3_jobs.options import MISSING, Missing
 from ultimat3_jobs.records import EnqueueRequest
 from ultimat3_jobs.retry import Retry
 
 P = ParamSpec("P")
 RunT = TypeVar("RunT", Run, AsyncRun)
 R = TypeVar("R")
-
-
-class _Missing:
-    def __repr__(self) -> str:
-        return "<required>"
-
-
-_MISSING: Final = _Missing()
 
 
 class JobCall(msgspec.Struct, frozen=True):
@@ -111,7 +104,7 @@ class Job(Generic[P, R]):
         queue: str | None = None,
         on_conflict: OnConflict | None = None,
         database: str | None = None,
-    ) -> Job[P, R]:
+    ) -> Self:
         """Return a handle that enqueues with these options.
 
         Args:
@@ -134,15 +127,15 @@ class Job(Generic[P, R]):
             options = replace(options, on_conflict=on_conflict)
         if database is not None:
             options = replace(options, database=checked.check_database(database))
-        return Job(self.definition, options)
+        return self._with(options)
 
-    def on_behalf_of(self, user: object) -> Job[P, R]:
+    def on_behalf_of(self, user: object) -> Self:
         """Return a handle that records who asked. Attribution for the audit, never authority for the body.
 
         Args:
             user: a saved model instance ("auth.user:7"), or text.
         """
-        return Job(self.definition, replace(self._options, enqueued_by=checked.attribution(user)))
+        return self._with(replace(self._options, enqueued_by=checked.attribution(user)))
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> JobCall:
         """Return the job and its input as a value, checked now and enqueued later."""
@@ -152,6 +145,9 @@ class Job(Generic[P, R]):
     def describe(self) -> dict[str, object]:
         """Return the declaration as a plain JSON dict; it holds no key and no input."""
         return self.definition.describe()
+
+    def _with(self, options: EnqueueOptions) -> Self:
+        return type(self)(self.definition, options)
 
     @property
     def _database(self) -> str | None:
@@ -171,8 +167,8 @@ def job(
     func: Callable[..., Any] | None = None,
     /,
     *,
-    idempotency_key: KeyRule | _Missing = _MISSING,
-    tenant: TenantRule | _Missing = _MISSING,
+    idempotency_key: KeyRule | Missing = MISSING,
+    tenant: TenantRule | Missing = MISSING,
     retry: Retry | None = None,
     queue: str | None = None,
     priority: int = 0,
@@ -221,13 +217,13 @@ def job(
         checked.check_body(body)
         codec = InputCodec(body)
         first = next(iter(codec.names), None)
-        if isinstance(idempotency_key, _Missing):
+        if isinstance(idempotency_key, Missing):
             template = f"{body.__name__}:{{{first}}}" if first else body.__name__
             raise IdempotencyRequired(
                 f"the job {body.__name__} is declared without an idempotency_key",
                 fix=f'@job(idempotency_key="{template}", tenant=...)',
             )
-        if isinstance(tenant, _Missing):
+        if isinstance(tenant, Missing):
             rule = f'tenant="{first}")  # or tenant=NO_TENANT' if first else "tenant=NO_TENANT)  #"
             raise TenantRequired(
                 f"the job {body.__name__} is declared without a tenant",

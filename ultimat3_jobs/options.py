@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from django.apps import apps
 from django.core.exceptions import AppRegistryNotReady
@@ -19,6 +19,16 @@ from ultimat3_jobs.retry import Retry
 from ultimat3_jobs.text import MAX_NAME, MAX_QUEUE, is_label, is_queue_name
 
 T = TypeVar("T")
+
+
+class Missing:
+    """The type of what an option is that has no default and was left out."""
+
+    def __repr__(self) -> str:
+        return "<required>"
+
+
+MISSING: Final = Missing()
 
 MAX_ENQUEUED_BY = 255
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
@@ -151,15 +161,23 @@ def check_positive_duration(name: str, value: Duration, *, example: str) -> time
     return length
 
 
-def check_limits(timeout: Duration | None, step_timeout: Duration | None) -> tuple[timedelta | None, timedelta | None]:
-    """Return how long an attempt and a step of it may take, checked: a step is no longer than its attempt."""
+def check_limits(
+    timeout: Duration | None, step_timeout: Duration | None, *, part: str = "step_timeout"
+) -> tuple[timedelta | None, timedelta | None]:
+    """Return how long an attempt and a step of it may take, checked: a step is no longer than its attempt.
+
+    Args:
+        timeout: of the attempt.
+        step_timeout: of a step.
+        part: the name of that option.
+    """
     attempt = None if timeout is None else check_positive_duration("timeout", timeout, example="5m")
-    step = None if step_timeout is None else check_positive_duration("step_timeout", step_timeout, example="1m")
+    step = None if step_timeout is None else check_positive_duration(part, step_timeout, example="1m")
     if attempt is not None and step is not None and step > attempt:
         both = format_duration(attempt)
         raise DeclarationInvalid(
-            f"step_timeout={step_timeout!r} is longer than timeout={timeout!r}, which ends the attempt before it",
-            fix=f'timeout="{both}", step_timeout="{both}"  # or less, or a longer timeout',
+            f"{part}={step_timeout!r} is longer than timeout={timeout!r}, which ends the attempt before it",
+            fix=f'timeout="{both}", {part}="{both}"  # or less, or a longer timeout',
         )
     return attempt, step
 

@@ -256,6 +256,7 @@ class StepKind(StrEnum):
     STEP = "step"  # a call whose result is recorded
     SLEEP = "sleep"
     WAIT = "wait"  # for an event
+    CURSOR = "cursor"  # how far a sweep is; the one record that is written again and again
 
 
 class StepState(StrEnum):

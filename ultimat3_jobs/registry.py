@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -66,9 +67,9 @@ def isolated() -> Iterator[None]:
 
 
 def _place(func: Callable[..., Any]) -> tuple[str, str, str, int]:
-    code = func.__code__
+    code = inspect.unwrap(func).__code__
     return (func.__module__, func.__qualname__, code.co_filename, code.co_firstlineno)
 
 
 def _where(func: Callable[..., Any]) -> str:
-    return f"{func.__module__}.{func.__qualname__} (line {func.__code__.co_firstlineno})"
+    return f"{func.__module__}.{func.__qualname__} (line {_place(func)[3]})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TypeGuard
 
 MAX_NAME = 200
@@ -55,3 +56,8 @@ def is_label(value: object, longest: int) -> TypeGuard[str]:
 def is_queue_name(value: object) -> TypeGuard[str]:
     """Whether it is a label of at most 100 characters without a comma, which separates queues on a command line."""
     return is_label(value, MAX_QUEUE) and "," not in value
+
+
+def command_line(*words: str) -> str:
+    """Return the line that runs a management command with these arguments, as a shell takes it."""
+    return f"python manage.py {shlex.join(words)}"

@@ -170,6 +170,14 @@ DEADLOCK = "40P01"
 """PostgreSQL's code for a transaction that was ended because it and another waited for one another."""
 SERIALIZATION_FAILURE = "40001"
 """Its code for one that cannot be put in an order with another."""
+AGAIN = (SERIALIZATION_FAILURE, DEADLOCK)
+"""What ends a transaction for the sake of another: done again, it may pass."""
+TRIES = 5
+"""How often such a transaction is begun at most."""
+LONGEST_PAUSE = 0.2
+"""Seconds between two of these tries; chance decides, so that two that met do not meet again."""
+QUERY_CANCELLED = "57014"
+"""Its code for a statement that took longer than `statement_timeout`, or that a person ended."""
 
 
 def sqlstate(error: BaseException) -> str:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
 
+from ultimat3_jobs.cancellation import Cancellation
 from ultimat3_jobs.errors import InputInvalid
 
 MOST = 2**63
@@ -19,10 +20,14 @@ class Vitals:
     Attributes:
         step_limit: gives what is entered around each call of a step, by its name. The worker that watches the time
             sets it; without one a step may take as long as it takes.
+        winding_down: set where the worker is to stop: a body that can go on elsewhere should let go of it.
+        may_wait: whether a body may spend its worker's time waiting, as a sweep does for its rate. Not in a test.
     """
 
     def __init__(self) -> None:
         self.step_limit: Callable[[str], AbstractContextManager[None]] = _no_limit
+        self.winding_down = Cancellation()
+        self.may_wait = True
         self._told: tuple[float, float | None] | None = None
 
     def tell(self, done: float, total: float | None) -> None:

@@ -59,6 +59,21 @@ EXAMPLES: dict[str, Any] = {
     "output": "1",
     "delay": 0.0,
     "took": 0.0,
+    "table_name": "shop_order",
+    "batch": 100,
+    "rate": 1.0,
+    "window_start": "22:00:00",
+    "window_end": "06:00:00",
+    "environment": "staging",
+    "requested_by": "ann",
+    "forced": False,
+    "checksum": "c" * 64,
+    "release": "1.0",
+    "bound": "[1]",
+    "total": 10,
+    "estimated": False,
+    "processed": 5,
+    "holder": "0" * 32,
     "table": '"x_jobs"',
 }
 
@@ -112,7 +127,7 @@ def test_a_statement_is_known_to_its_database(transactional_db: None, vendor: st
 @pytest.mark.parametrize(("vendor", "name"), BOTH)
 def test_every_word_in_a_statement_is_one_that_the_code_knows(vendor: str, name: str) -> None:
     known = {*State, *Stop, *NackKind, *LapseKind, *OutboxEntry.Kind.values, *OutboxEntry.Outcome.values}
-    known |= {*StepKind, *StepState, "payload", "published_at", "requested_at"}
+    known |= {*StepKind, *StepState, "payload", "published_at", "requested_at", "completed", "table"}
     kinds_of_history = {"failure", "retry"}
     words = set(re.findall(r"'([a-z][a-z_-]*)'", plain(sql.read(vendor, name))))
     settings_of_the_server = {"idle_in_transaction_session_timeout", "max_wal_size"}

@@ -336,7 +336,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="deadlines: the wait for the thread does not count",
         file="ultimat3_jobs/async_run.py",
-        old="await _in_slot(steps.timed)(begun, fn, args)",
+        old="await _in_slot(steps.timed)(begun.name, fn, args)",
         new="await _in_slot(fn)(*args)",
         test="tests/worker/test_async_steps.py::test_the_wait_for_the_thread_is_none_of_a_steps_time",
         vendors=SQLITE,

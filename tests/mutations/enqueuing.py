@@ -322,7 +322,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="key required",
         file="ultimat3_jobs/job.py",
-        old="if isinstance(idempotency_key, _Missing):",
+        old="if isinstance(idempotency_key, Missing):",
         new="if False:",
         test="tests/test_job.py::test_a_key_must_be_declared",
         vendors=SQLITE,
@@ -330,7 +330,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="tenant required",
         file="ultimat3_jobs/job.py",
-        old="if isinstance(tenant, _Missing):",
+        old="if isinstance(tenant, Missing):",
         new="if False:",
         test="tests/test_job.py::test_a_tenant_must_be_declared",
         vendors=SQLITE,

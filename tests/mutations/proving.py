@@ -47,7 +47,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "proving: a deadlock is no result of a step",
-        STEPS,
+        "ultimat3_jobs/transactions.py",
         "AGAIN = (SERIALIZATION_FAILURE, DEADLOCK)",
         "AGAIN = (SERIALIZATION_FAILURE,)",
         f"{FAULTS}test_a_deadlock_in_an_atomic_step_is_no_result_of_it",
@@ -55,7 +55,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "proving: a serialisation failure is no result of a step",
-        STEPS,
+        "ultimat3_jobs/transactions.py",
         "AGAIN = (SERIALIZATION_FAILURE, DEADLOCK)",
         "AGAIN = (DEADLOCK,)",
         f"{FAULTS}test_a_serialisation_failure_in_an_atomic_step_is_no_result_of_it",

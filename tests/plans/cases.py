@@ -146,6 +146,7 @@ def cases() -> list[Case]:
         *_outbox(pending, [row_id("published", n) for n in range(1, KEYS + 1)]),
         Case("set aside", "set_aside", {"rows": _rows(pending, tries=1, error=""), "lease": 30.0}, KEYS, OUTBOX_ID),
         *_steps(runs[0]),
+        *_passes(runs[0]),
         *look_ups(),
     ]
 
@@ -276,6 +277,36 @@ def _steps(claim: Claim) -> Iterable[Case]:
     yield Case("step output", "step_output", {**run, **name}, 1, STEP_ID)
     yield Case("record step", "record_step", record_values(claim, record), 1, ID | STEP_ID)
     yield Case("recorded", "recorded", {**fence, **name}, 0, ID | STEP_ID, 1)
+    cursor = {key: value for key, value in record_values(claim, record).items() if key not in (*fence, "delay", "took")}
+    yield Case("move cursor", "move_cursor", cursor, 1, frozenset(), returns=False)
+    yield Case("count anew", "count_anew", fence, 1, ID)
+
+
+def _passes(claim: Claim) -> Iterable[Case]:
+    run, ledger = {"run_id": claim.id.hex}, frozenset({"x_backfills_pkey"})
+    declared = {
+        "name": "sweep",
+        "table_name": "shop_order",
+        "batch": 100,
+        "rate": 1.0,
+        "window_start": None,
+        "window_end": None,
+        "environment": "",
+        "requested_by": "",
+        "forced": False,
+        "checksum": "",
+        "release": "",
+    }
+    begun = {"bound": "[1]", "total": 1, "estimated": False, "checksum": "", "release": ""}
+    yield Case("open pass", "open_pass", {**run, **declared}, 1, frozenset(), returns=False)
+    yield Case("start pass", "start_pass", {**run, **begun}, 0, ledger, returns=False)
+    yield Case(
+        "progress pass", "progress_pass", {**run, "processed": 1, "total": 1, "batch": 1}, 0, ledger, returns=False
+    )
+    yield Case("complete pass", "complete_pass", {**run, "processed": 1}, 0, ledger, returns=False)
+    yield Case("pass controls", "pass_controls", run, 0, ledger)
+    taken = {"key": "backfill:default:shop_order", "holder": claim.id.hex}
+    yield Case("take table", "take_table", taken, 1, ID | {"x_job_leases_pkey"})
 
 
 def _claims() -> Iterable[Case]:

@@ -210,6 +210,15 @@ class Driver(ABC):
         """
         raise NotImplementedError
 
+    def checkpoint(self, claim: Claim, record: StepRecord) -> bool:
+        """Write a record anew and count the job's attempts anew: it has got on. Tell whether it landed. Needs STEPS.
+
+        Fenced on the claim, and nothing is written where it is refused; but in an open transaction it is the fence of
+        all that was written there: it must be the last statement, and where it did not land the transaction must be
+        rolled back.
+        """
+        raise NotImplementedError
+
     def recorded(self, claim: Claim, name: str) -> bool:
         """Whether the claim still owns its job and this step is recorded: the answer to a commit may have been lost.
 

@@ -40,8 +40,9 @@ from ultimat3_jobs.settings import get_settings
 from ultimat3_jobs.steps.asked import check_function, check_name, is_async
 from ultimat3_jobs.steps.trace import Trace
 from ultimat3_jobs.transactions import (
-    DEADLOCK,
-    SERIALIZATION_FAILURE,
+    AGAIN,
+    LONGEST_PAUSE,
+    TRIES,
     FencedTransaction,
     in_raw_transaction,
     sqlstate,
@@ -51,13 +52,6 @@ if TYPE_CHECKING:
     from ultimat3_jobs.cancellation import Cancellation
     from ultimat3_jobs.drivers import Driver
     from ultimat3_jobs.records import ClaimedJob
-
-TRIES = 5
-"""How often an atomic step is begun at most, where the database ends its transaction for the sake of another."""
-LONGEST_PAUSE = 0.2
-"""Seconds between two of these tries; chance decides, so that two that met do not meet again."""
-AGAIN = (SERIALIZATION_FAILURE, DEADLOCK)
-"""What ends a transaction for the sake of another."""
 
 Answer = TypeVar("Answer")
 Deadline = Callable[[str], AbstractContextManager[Any]]
@@ -250,10 +244,10 @@ class Steps:
         """Return what is recorded under a name, once."""
         return self._trace.take(name, kind)
 
-    def timed(self, begun: Begun, fn: Callable[..., Any], args: Sequence[Any]) -> Any:
+    def timed(self, name: str, fn: Callable[..., Any], args: Sequence[Any]) -> Any:
         """Return what a step's function returns. Its time counts from here: in the thread that calls it."""
         process = os.getpid()
-        with self.deadline(begun.name), self.named(begun.name):
+        with self.deadline(name), self.named(name):
             try:
                 result = fn(*args)
             except BaseException as error:
@@ -273,7 +267,7 @@ class Steps:
             raise
 
     def _call(self, begun: Begun, fn: Callable[..., Any], args: Sequence[Any]) -> Any:
-        result = self.timed(begun, fn, args)
+        result = self.timed(begun.name, fn, args)
         if inspect.iscoroutine(result):
             result.close()
             raise TypeError(f"the function of step {begun.name!r} returned a coroutine, which nobody awaits here")

@@ -116,6 +116,7 @@ class _Drain:
                 fix=f"drain(max_jobs={10 * self._max_jobs})  # or give the job that enqueues itself an end",
             )
         borrowed = BorrowedConnections()
+        active.vitals.may_wait = False
         ending = AtomicEnding(self._driver, Inflight(), active, lease=LEASE)
         outcome = _lending(
             borrowed,

@@ -46,6 +46,8 @@ def drain(
         at_once: whether to end without waiting for anything.
         timeout: how long to wait.
     """
+    for one in inflight.all():
+        one.vitals.winding_down.set()
     emit("jobs.worker.draining", running=len(inflight), timeout_seconds=timeout.total_seconds())
     if not _wait(inflight, bell, at_once, timeout.total_seconds()):
         return Ending.AT_ONCE

@@ -9,6 +9,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from ultimat3_jobs import registry
 from ultimat3_jobs.classify import decide
 from ultimat3_jobs.context import Run
@@ -84,15 +86,22 @@ def execute(
     # SystemExit, KeyboardInterrupt and the like too: a body that raises them fails, and the worker goes on.
     except BaseException as error:
         timeout = overdue()
-        return _signalled(error, run, steps, timeout) or _failed(_blamed(error, timeout), job, definition)
+        return _signalled(error, run, steps, timeout) or _failed(
+            _blamed(error, timeout), _counted(job, run), definition
+        )
 
 
-def fail(job: ClaimedJob, error: JobTimeout) -> Outcome:
+def fail(job: ClaimedJob, run: Run, error: JobTimeout) -> Outcome:
     """Return what becomes of an attempt whose body goes on past its limit."""
     definition = registry.find(job.name)
     if definition is None:  # a module that was reloaded meanwhile
         return GivenUp(f"no job named {job.name!r} is declared any more")
-    return _failed(error, job, definition)
+    return _failed(error, _counted(job, run), definition)
+
+
+def _counted(job: ClaimedJob, run: Run) -> ClaimedJob:
+    """Return the job with the number of the attempt as it counts by now: a sweep that got on counts anew."""
+    return msgspec.structs.replace(job, attempt=run.attempt)
 
 
 class _Ended(BaseException):

@@ -308,7 +308,7 @@ class Worker:
 
     def _settle_abandoned(self, active: ActiveRun, error: JobTimeout) -> None:
         try:
-            self._settle(active, fail(active.job, error))
+            self._settle(active, fail(active.job, active.run, error))
         except BaseException:
             emit("jobs.worker.attempt-failed", level=logging.CRITICAL, exc_info=True, job=active.job.claim.id)
         finally:

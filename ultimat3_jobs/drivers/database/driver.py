@@ -160,6 +160,9 @@ class DatabaseDriver(Driver):
     def record_step(self, claim: Claim, record: StepRecord) -> StoredStep | None:
         return steps.record(queue_alias(), claim, record)
 
+    def checkpoint(self, claim: Claim, record: StepRecord) -> bool:
+        return steps.checkpoint(queue_alias(), claim, record)
+
     def recorded(self, claim: Claim, name: str) -> bool:
         return steps.recorded(queue_alias(), claim, name)
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 from uuid import UUID
+
+from django.db import connections, transaction
 
 from ultimat3_jobs.drivers.database import rows
 from ultimat3_jobs.records import Claim, StepRecord, StoredStep
 from ultimat3_jobs.sql import run
+
+_CURSOR = ("run_id", "name", "seq", "kind", "state", "attempt", "output")
 
 
 def read(alias: str, run_id: UUID, *, budget: int) -> list[StoredStep]:
@@ -25,6 +30,20 @@ def record(alias: str, claim: Claim, one: StepRecord) -> StoredStep | None:
     """Record a step; None where the claim owns its job no longer."""
     landed = run(alias, "record_step", record_values(claim, one))
     return _stored(landed[0]) if landed else None
+
+
+def checkpoint(alias: str, claim: Claim, one: StepRecord) -> bool:
+    """Write a record anew and let the attempts count anew; tell whether the claim owned its job."""
+    values = record_values(claim, one)
+    # A transaction that is open is its owner's to roll back.
+    around = nullcontext() if connections[alias].in_atomic_block else transaction.atomic(using=alias)
+    with around:
+        run(alias, "move_cursor", {key: values[key] for key in _CURSOR})
+        # Last: what follows the lock on the job's row keeps its lease from being renewed.
+        landed = bool(run(alias, "count_anew", {"id": values["id"], "token": values["token"]}))
+        if not landed and isinstance(around, transaction.Atomic):
+            transaction.set_rollback(True, using=alias)
+    return landed
 
 
 def recorded(alias: str, claim: Claim, name: str) -> bool:

@@ -89,6 +89,32 @@ class TestSteps(CapabilityRules):
         assert names(harness, lost.id) == []
         assert harness.driver().record_step(second, step(lost.id)) is not None
 
+    def test_a_checkpoint_is_written_anew_and_lets_the_attempts_count_anew(self, harness: Harness) -> None:
+        harness.running("k")
+        harness.lapse()
+        harness.driver().sweep(limit=10)
+        (second,) = harness.claim()
+
+        assert second.attempt == 2
+        for number in (1, 2):
+            assert harness.driver().checkpoint(second.claim, step(second.run_id, "sweep", output=str(number)))
+        assert harness.driver().step_output(second.run_id, "sweep") == "2"
+        harness.lapse()
+        harness.driver().sweep(limit=10)
+        assert [one.attempt for one in harness.claim()] == [2]
+
+    def test_who_lost_the_claim_writes_no_checkpoint(self, harness: Harness) -> None:
+        (lost,) = harness.running("k")
+        harness.lapse()
+        harness.driver().sweep(limit=10)
+        (second,) = harness.claim()
+
+        assert not harness.driver().checkpoint(lost, step(lost.id, "sweep"))
+        assert not harness.driver().checkpoint(forged(second.claim), step(lost.id, "sweep"))
+        assert names(harness, lost.id) == []
+        harness.driver().ack([Ack(second.claim)])
+        assert not harness.driver().checkpoint(second.claim, step(lost.id, "sweep"))
+
     def test_a_late_record_lands_while_nobody_has_taken_the_job(self, harness: Harness) -> None:
         (claim,) = harness.running("k")
         harness.lapse()

@@ -1,0 +1,150 @@
+"""Whether a pass may start: a verdict from facts, the same for the command, the enqueue and the pass itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from ultimat3_jobs.errors import (
+    BackfillApplied,
+    BackfillEnvironment,
+    BackfillMigrationPending,
+    BackfillRunning,
+    JobsError,
+)
+from ultimat3_jobs.text import command_line
+
+if TYPE_CHECKING:
+    from ultimat3_jobs.backfills.definition import BackfillDefinition
+
+DEFAULT_ALIAS = "default"
+
+
+@dataclass(frozen=True)
+class CompletedPass:
+    """A pass that went through all of its rows."""
+
+    run_id: UUID
+    checksum: str
+    """Of the declaration that swept; "" where it could not be worked out."""
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a verdict is made from, as it was read."""
+
+    environment: str
+    """Name of the environment that the code runs in; "" where nobody says."""
+    migration_applied: bool
+    """Whether the required migration is applied on `alias`; True where none is required."""
+    live_run: UUID | None
+    """The run of the pass that is queued, running or parked."""
+    completed: CompletedPass | None
+    """The newest one."""
+    checksum: str
+    """Of the declaration in the running code; "" where it could not be worked out."""
+    alias: str = DEFAULT_ALIAS
+    """Of the database of the rows."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the gate says."""
+
+    error: JobsError | None
+    """Why no pass may start; None where one may."""
+    warnings: tuple[str, ...] = ()
+
+
+def judge(definition: BackfillDefinition, facts: Facts, *, forced: bool, own_run: UUID | None = None) -> Verdict:
+    """Say whether a pass may start or go on.
+
+    Args:
+        definition: of the backfill.
+        facts: as they are now.
+        forced: whether to sweep again what has been swept.
+        own_run: of the pass that asks for itself, which does not stand in its own way.
+    """
+    error = (
+        _environment(definition, facts)
+        or _migration(definition, facts)
+        or _running(definition, facts, own_run)
+        or _applied(definition, facts, forced=forced)
+    )
+    return Verdict(error, _warnings(definition, facts))
+
+
+def backfill_command(name: str, *flags: str) -> str:
+    """Return the command line that is about one backfill, as a shell takes it."""
+    # A name may begin like an option.
+    words = (*flags, "--", name) if name.startswith("-") else (name, *flags)
+    return command_line("backfill", *words)
+
+
+def list_command(name: str) -> str:
+    """Return the command line that shows the passes of one backfill."""
+    return command_line("backfill", "--list", *((f"--name={name}",) if name.startswith("-") else ("--name", name)))
+
+
+def _environment(definition: BackfillDefinition, facts: Facts) -> JobsError | None:
+    meant = definition.environments
+    if meant is None or facts.environment in meant:
+        return None
+    listed = " and ".join(meant)
+    if not facts.environment:
+        return BackfillEnvironment(
+            f'backfill {definition.name!r} is meant for {listed}, and ULTIMAT3_JOBS["ENVIRONMENT"] does not say where '
+            "this code runs",
+            fix=f'ULTIMAT3_JOBS["ENVIRONMENT"] = {meant[0]!r}  # in the settings: the name of this environment',
+        )
+    return BackfillEnvironment(
+        f"backfill {definition.name!r} is meant for {listed}, and this is {facts.environment}",
+        fix=f"environments={[*meant, facts.environment]!r}  # in the declaration, where it is meant for this one too",
+    )
+
+
+def _migration(definition: BackfillDefinition, facts: Facts) -> JobsError | None:
+    if definition.requires is None or facts.migration_applied:
+        return None
+    app, name = definition.requires
+    database = () if facts.alias == DEFAULT_ALIAS else ("--database", facts.alias)
+    return BackfillMigrationPending(
+        f"backfill {definition.name!r} requires the migration {app}.{name}, which is not applied on {facts.alias!r}",
+        fix=command_line("migrate", app, name, *database),
+    )
+
+
+def _running(definition: BackfillDefinition, facts: Facts, own_run: UUID | None) -> JobsError | None:
+    if facts.live_run is None or facts.live_run == own_run:
+        return None
+    return BackfillRunning(
+        f"a pass of backfill {definition.name!r} is live already: run {facts.live_run}",
+        fix=list_command(definition.name),
+    )
+
+
+def _applied(definition: BackfillDefinition, facts: Facts, *, forced: bool) -> JobsError | None:
+    if facts.completed is None or forced:
+        return None
+    return BackfillApplied(
+        _pass(definition, facts.completed), fix=backfill_command(definition.name, "--write", "--force")
+    )
+
+
+def _warnings(definition: BackfillDefinition, facts: Facts) -> tuple[str, ...]:
+    swept = facts.completed
+    if swept is None or not swept.checksum or not facts.checksum or swept.checksum == facts.checksum:
+        return ()
+    warning = (
+        f"{_pass(definition, swept)} with another handler or other filters than are declared now; "
+        "a backfill that has changed is not swept again by itself"
+    )
+    return (warning,)
+
+
+def _pass(definition: BackfillDefinition, completed: CompletedPass) -> str:
+    when = "" if completed.finished_at is None else f" at {completed.finished_at.isoformat(' ', 'seconds')}"
+    return f"a pass of backfill {definition.name!r} completed{when} (run {completed.run_id})"

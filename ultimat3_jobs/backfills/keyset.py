@@ -1,0 +1,116 @@
+"""Pages by primary key: how a key is kept, and the statements that read by it. Never by offset into what was read.
+
+One page is bounded twice: by its rows, and by a stretch of keys of the whole table, filtered or not, so that a source
+of which few rows match does not make one statement look through all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db.models import Field, Model, QuerySet
+
+from ultimat3_jobs.backfills.source import Rows
+from ultimat3_jobs.errors import BackfillSourceInvalid
+
+Key = Any
+"""A primary key as Python has it: one value, or a tuple of those of a composite key."""
+StoredKey = list[str | int]
+"""The same as JSON has it, one value a column."""
+
+
+class Keys:
+    """The primary key of a model: its columns, and how its values are kept as JSON."""
+
+    def __init__(self, model: type[Model]) -> None:
+        self._model = model
+        self._composite = len(model._meta.pk_fields) > 1
+        self._columns: list[Field[Any, Any]] = [_target(field) for field in model._meta.pk_fields]
+
+    def store(self, key: Key) -> StoredKey:
+        """Return a key as it is kept.
+
+        Raises:
+            BackfillSourceInvalid: where it does not come back as it was.
+        """
+        values = tuple(key) if self._composite else (key,)
+        stored: StoredKey = [value if type(value) is int else _text(value) for value in values]
+        if self.load(stored) != key:
+            raise BackfillSourceInvalid(
+                f"the primary key of {self._model.__name__} ({', '.join(type(one).__name__ for one in self._columns)}) "
+                f"does not come back from text as it was: {key!r}",
+                fix="source=lambda: OtherModel.objects.all()  # a key of numbers, text, UUIDs, dates or decimals",
+            )
+        return stored
+
+    def load(self, stored: Sequence[str | int]) -> Key:
+        """Return a kept key as Python has it."""
+        try:
+            values = tuple(column.to_python(value) for column, value in zip(self._columns, stored, strict=True))
+        except (ValidationError, ValueError) as error:
+            raise BackfillSourceInvalid(
+                f"the cursor of a pass over {self._model.__name__} is {list(stored)!r}, which is none of its primary "
+                "keys: was the key of the model changed since?",
+                fix="python manage.py backfill NAME --write  # a new pass, once this one is cancelled",
+            ) from error
+        return values if self._composite else values[0]
+
+
+def last_key(rows: Rows) -> Key | None:
+    """Return the last key of the table, or None where it is empty: the bound of a pass."""
+    # An ordered look-up: not every database has a maximum of every type of key.
+    return rows.everything.order_by("-pk").values_list("pk", flat=True).first()
+
+
+def stretch(rows: Rows, after: Key | None, bound: Key, length: int) -> Key:
+    """Return the key at which the next stretch of the table ends: `length` keys on, at most the bound.
+
+    Args:
+        rows: what is swept.
+        after: the key behind which it begins; None: at the first.
+        bound: the last key of the pass.
+        length: keys.
+    """
+    keys = _between(rows.everything, after, bound).order_by("pk").values_list("pk", flat=True)
+    ends = list(keys[length - 1 : length])
+    return ends[0] if ends else bound
+
+
+def read_page(rows: Rows, after: Key | None, until: Key, size: int) -> list[Model]:
+    """Read the next rows by key, locked until the transaction ends where they are to be.
+
+    Args:
+        rows: what is swept.
+        after: the key behind which they begin; None: at the first.
+        until: the last key of the stretch.
+        size: rows at most.
+    """
+    page = _between(rows.queryset, after, until).order_by("pk")
+    if rows.locked is not None:
+        # Not against new rows that refer to these: a sweep changes no key.
+        page = page.select_for_update(no_key=True, of=rows.locked)
+    return list(page[:size])
+
+
+def up_to(queryset: QuerySet[Any], bound: Key) -> QuerySet[Any]:
+    """Return the rows that lie within the bound."""
+    return _between(queryset, None, bound)
+
+
+def _between(queryset: QuerySet[Any], after: Key | None, until: Key) -> QuerySet[Any]:
+    if after is not None:
+        queryset = queryset.filter(pk__gt=after)
+    return queryset.filter(pk__lte=until)
+
+
+def _target(field: Any) -> Any:
+    """Return the field that a key's values are of: what a relation refers to, at its end."""
+    while field.remote_field is not None:
+        field = field.target_field
+    return field
+
+
+def _text(value: Any) -> str:
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)

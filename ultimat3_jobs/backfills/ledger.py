@@ -1,0 +1,123 @@
+"""The ledger of passes: what each one swept and how far it is, and the controls of a live one.
+
+It is a report: a pass goes on from its cursor, and whether it is live is for its job's row to say.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime, time
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import msgspec
+
+from ultimat3_jobs.aliases import queue_alias
+from ultimat3_jobs.backfills.windows import Window
+from ultimat3_jobs.drivers.database.rows import parse_instant
+from ultimat3_jobs.settings import get_settings
+from ultimat3_jobs.sql import run
+
+if TYPE_CHECKING:
+    from ultimat3_jobs.backfills.cursor import Cursor
+    from ultimat3_jobs.backfills.definition import BackfillDefinition
+
+
+@dataclass(frozen=True)
+class Controls:
+    """What people may change while a pass is live, and the time by the queue's clock."""
+
+    rate: float | None
+    window: Window | None
+    paused: bool
+    paused_by: str
+    now: datetime
+
+
+def open_pass(
+    backfill: BackfillDefinition, run_id: UUID, *, table: str, forced: bool, requested_by: str, checksum: str = ""
+) -> None:
+    """Open the row of a pass, with its controls as they are declared. One that is there stays as it is.
+
+    Args:
+        backfill: what is swept.
+        run_id: of the job that sweeps.
+        table: name of the table.
+        forced: whether it sweeps although another pass has completed.
+        requested_by: who asked for it.
+        checksum: of the declaration.
+    """
+    settings, window = get_settings(), backfill.window
+    run(
+        queue_alias(),
+        "open_pass",
+        {
+            "run_id": run_id.hex,
+            "name": backfill.name,
+            "table_name": table,
+            "batch": 0 if backfill.batch == "auto" else backfill.batch,
+            "rate": backfill.rate,
+            "window_start": None if window is None else window.start.isoformat(),
+            "window_end": None if window is None else window.end.isoformat(),
+            "environment": settings.environment,
+            "requested_by": requested_by,
+            "forced": forced,
+            "checksum": checksum,
+            "release": settings.release,
+        },
+    )
+
+
+def start_pass(run_id: UUID, cursor: Cursor, *, checksum: str) -> None:
+    """Write down what a pass is about to sweep, and by which code."""
+    run(
+        queue_alias(),
+        "start_pass",
+        {
+            "run_id": run_id.hex,
+            "bound": msgspec.json.encode(cursor.bound).decode(),
+            "total": cursor.total,
+            "estimated": cursor.estimated,
+            "checksum": checksum,
+            "release": get_settings().release,
+        },
+    )
+
+
+def tell_progress(run_id: UUID, cursor: Cursor) -> None:
+    """Write down how far a pass is."""
+    parameters = {"run_id": run_id.hex, "processed": cursor.handled, "total": cursor.total, "batch": cursor.size}
+    run(queue_alias(), "progress_pass", parameters)
+
+
+def complete_pass(run_id: UUID, cursor: Cursor) -> None:
+    """Write down that a pass has completed."""
+    run(queue_alias(), "complete_pass", {"run_id": run_id.hex, "processed": cursor.handled})
+
+
+def read_controls(run_id: UUID) -> Controls | None:
+    """Return the controls of a pass; None where it has no row."""
+    found = run(queue_alias(), "pass_controls", {"run_id": run_id.hex})
+    if not found:
+        return None
+    rate, start, end, paused, paused_by, now = found[0]
+    window = Window(time.fromisoformat(start), time.fromisoformat(end)) if start and end else None
+    return Controls(rate, window, bool(paused), paused_by, parse_instant(now))
+
+
+def take_table(run_id: UUID, alias: str, table: str) -> bool:
+    """Take a table for a pass; return False where a live pass has it.
+
+    Args:
+        run_id: of the job that sweeps.
+        alias: of the table's database.
+        table: its name.
+    """
+    key = f"backfill:{alias}:{table}"
+    if len(key) > MAX_LEASE_KEY:
+        key = f"backfill:{hashlib.sha256(key.encode()).hexdigest()}"
+    return bool(run(queue_alias(), "take_table", {"key": key, "holder": run_id.hex}))
+
+
+MAX_LEASE_KEY = 255

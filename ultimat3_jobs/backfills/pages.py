@@ -1,0 +1,145 @@
+"""One page of a sweep: its rows are read, handed to the handler, and the cursor is moved behind them.
+
+Where the rows are in the queue's database all of this is one transaction, and its last statement is the fence: a page
+is handled exactly once. Elsewhere the page commits first and the cursor is moved then: a page may be handled again.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import random
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from django.db import OperationalError, transaction
+
+from ultimat3_jobs.aliases import queue_alias
+from ultimat3_jobs.backfills import cursor as cursors
+from ultimat3_jobs.backfills import ledger
+from ultimat3_jobs.backfills.keyset import Keys, StoredKey, read_page
+from ultimat3_jobs.control import Suspended
+from ultimat3_jobs.logs import emit
+from ultimat3_jobs.records import Suspension
+from ultimat3_jobs.transactions import AGAIN, LONGEST_PAUSE, TRIES, FencedTransaction, sqlstate
+
+if TYPE_CHECKING:
+    from ultimat3_jobs.backfills.cursor import Cursor
+    from ultimat3_jobs.backfills.definition import BackfillDefinition
+    from ultimat3_jobs.backfills.source import Rows
+    from ultimat3_jobs.context import Run
+    from ultimat3_jobs.steps.steps import Steps
+
+
+class Pages:
+    """Lands the pages of one attempt of a pass.
+
+    Args:
+        backfill: what is swept.
+        rows: its rows.
+        keys: of their model.
+        run: what the handler gets.
+        steps: what records the run.
+    """
+
+    def __init__(self, backfill: BackfillDefinition, rows: Rows, keys: Keys, run: Run, steps: Steps) -> None:
+        self._backfill = backfill
+        self._rows = rows
+        self._keys = keys
+        self._run = run
+        self._steps = steps
+
+    def land(self, cursor: Cursor, until: StoredKey, size: int) -> Cursor:
+        """Handle the next page and return how far the pass is then.
+
+        A page that the database ended for the sake of another transaction is begun again.
+
+        Args:
+            cursor: how far the pass is.
+            until: the last key that the page may have.
+            size: rows that it may have.
+
+        Raises:
+            Aborted: where the run is over. What the page wrote is rolled back.
+            Exception: what the handler raised.
+        """
+        handle = self._with_the_cursor if self._rows.in_one else self._before_the_cursor
+        for left in reversed(range(TRIES)):
+            try:
+                return handle(cursor, until, size)
+            except OperationalError as error:
+                if not left or sqlstate(error) not in AGAIN:
+                    raise
+                job = self._steps.job
+                emit("jobs.backfill.again", level=logging.WARNING, job=job.claim.id, name=job.name, left=left)
+            self._run.cancelled.wait(random.uniform(0, LONGEST_PAUSE))  # noqa: S311 - chance, not a secret
+            self._steps.check()
+        raise AssertionError("the last try returns or raises")
+
+    def _write(self, cursor: Cursor) -> bool:
+        ledger.tell_progress(self._run.run_id, cursor)
+        return self.checkpoint(cursor)
+
+    def checkpoint(self, cursor: Cursor) -> bool:
+        """Write the cursor alone; return whether the claim still owns the job. The last statement of a transaction."""
+        job = self._steps.job
+        return self._steps.driver.checkpoint(job.claim, cursor.record(job, self._run.attempt))
+
+    def _with_the_cursor(self, cursor: Cursor, until: StoredKey, size: int) -> Cursor:
+        moved = cursor
+        one = FencedTransaction(
+            self._steps.driver,
+            self._steps.job,
+            owner=f"a page of backfill {self._backfill.name}",
+            is_committed=lambda: self._is_there(moved),
+        )
+        with one.open(alone=True):
+            moved = self._handle(cursor, until, size)
+            if not one.end_with(lambda: self._write(moved)):
+                self._steps.landed(None)
+        if self._steps.pending is not None:  # by a hook of the commit, whose signal went no further
+            raise Suspended(self._steps.pending)
+        if one.replaced:
+            # What the run had set on its connection, its tenant's scoping perhaps, is gone: begin again on a sound one.
+            self._steps.suspend(Suspension(reason=f"the connection was lost at the commit of page {moved.pages}"))
+        return moved
+
+    def _before_the_cursor(self, cursor: Cursor, until: StoredKey, size: int) -> Cursor:
+        with transaction.atomic(using=self._rows.alias, durable=True):
+            moved = self._handle(cursor, until, size)
+        with transaction.atomic(using=queue_alias()):
+            if not self._write(moved):
+                self._steps.landed(None)
+        return moved
+
+    def _handle(self, cursor: Cursor, until: StoredKey, size: int) -> Cursor:
+        after = None if cursor.at is None else self._keys.load(cursor.at)
+        rows = read_page(self._rows, after, self._keys.load(until), size)
+        # Before the handler, which may do to its rows whatever it likes.
+        found = [row.pk for row in rows]
+        # Where there may be more rows in the stretch, it goes on behind the last one.
+        at = self._keys.store(found[-1]) if len(found) == size else until
+        if rows:
+            self._call(cursor, rows, found)
+            self._steps.check()
+        return cursor.after(at, rows=len(rows), size=size)
+
+    def _call(self, cursor: Cursor, rows: list[Any], found: list[Any]) -> None:
+        try:
+            self._steps.timed(f"page {cursor.pages + 1}", self._plainly, (self._run, rows))
+        except Exception as error:
+            with suppress(Exception):  # an exception can refuse even this
+                error.add_note(f"its rows: {self._rows.table} with the keys {found[0]!r} to {found[-1]!r}")
+            raise
+
+    def _plainly(self, run: Run, rows: list[Any]) -> None:
+        result = self._backfill.handler(run, rows)
+        if inspect.iscoroutine(result):
+            result.close()
+            raise TypeError(f"the handler of backfill {self._backfill.name} returned a coroutine, which nobody awaits")
+
+    def _is_there(self, moved: Cursor) -> bool:
+        job, driver = self._steps.job, self._steps.driver
+        if not driver.recorded(job.claim, cursors.NAME):
+            return False
+        return cursors.parse(driver.step_output(job.run_id, cursors.NAME), job.run_id).pages >= moved.pages

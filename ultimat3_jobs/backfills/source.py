@@ -1,0 +1,129 @@
+"""The rows of a backfill: what its source gives, and why some querysets cannot be swept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.db import router
+from django.db.models import Manager, Model, QuerySet
+from django.db.models.query import ModelIterable
+from django.db.models.sql.datastructures import BaseTable, Join
+
+from ultimat3_jobs.aliases import queue_alias
+from ultimat3_jobs.errors import BackfillSourceInvalid
+
+if TYPE_CHECKING:
+    from ultimat3_jobs.backfills.definition import BackfillDefinition
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows that a pass sweeps.
+
+    Attributes:
+        queryset: those that are to be handled, on the database that is written to.
+        everything: all rows of their table, whose keys bound what one statement reads.
+        alias: of their database.
+        in_one: whether a page and its cursor commit together: exactly once.
+        locked: what of a row is locked with it, as `select_for_update(of=...)` takes it; None: nothing.
+    """
+
+    queryset: QuerySet[Any]
+    everything: QuerySet[Any]
+    alias: str
+    in_one: bool
+    locked: tuple[str, ...] | None
+
+    @property
+    def model(self) -> type[Model]:
+        """The model of the rows."""
+        model: type[Model] = self.queryset.model
+        return model
+
+    @property
+    def table(self) -> str:
+        """The table whose keys are swept."""
+        return self.model._meta.db_table
+
+
+def open_rows(backfill: BackfillDefinition) -> Rows:
+    """Call the source of a backfill and return what it gives.
+
+    Raises:
+        BackfillSourceInvalid: where it cannot be swept by primary key in pages.
+    """
+    given = backfill.source()
+    queryset = given.all() if isinstance(given, Manager) else given
+    if not isinstance(queryset, QuerySet):
+        raise _refuse(backfill, f"gives {type(given).__name__}, which is no queryset", "Post.objects.all()")
+    # Where it writes: a replica would show rows as they were.
+    alias = vars(queryset)["_db"] or router.db_for_write(queryset.model)
+    queryset = queryset.using(alias)
+    _check(backfill, queryset)
+    return Rows(
+        queryset=queryset,
+        everything=queryset.model._base_manager.using(alias),
+        alias=alias,
+        in_one=backfill.atomic and alias == queue_alias(),
+        locked=_locked(queryset.model) if backfill.lock else None,
+    )
+
+
+def _check(backfill: BackfillDefinition, queryset: QuerySet[Any]) -> None:
+    query, name = queryset.query, queryset.model.__name__
+    joined = _joined(queryset)
+    faults = {
+        f"is a {query.combinator} of querysets": query.combinator,
+        "is sliced": query.is_sliced,
+        "is distinct": query.distinct or query.distinct_fields,
+        "is grouped by an aggregate": query.group_by is not None,
+        "has a window function, whose rows cannot be locked": any(
+            annotation.contains_over_clause for annotation in query.annotations.values()
+        ),
+        "is ordered, and a sweep goes in the order of the primary key": query.order_by or query.extra_order_by,
+        "gives values instead of model instances": not issubclass(queryset._iterable_class, ModelIterable),
+        f"joins {joined}, which can give a row twice": joined,
+    }
+    fault = next((what for what, is_so in faults.items() if is_so), None)
+    if fault is not None:
+        instead = "filter(Exists(...))  # a subquery gives each row once" if joined else "filter(...)"
+        raise _refuse(backfill, fault, f"{name}.objects.{instead}")
+
+
+def _refuse(backfill: BackfillDefinition, fault: str, instead: str) -> BackfillSourceInvalid:
+    return BackfillSourceInvalid(f"the source of backfill {backfill.name!r} {fault}", fix=f"source=lambda: {instead}")
+
+
+def _joined(queryset: QuerySet[Any]) -> str:
+    """Return the first table that the rows are joined with, but for the tables of the model's own parents."""
+    model = queryset.model
+    own = {model._meta.db_table, *(parent._meta.db_table for parent in model._meta.all_parents)}
+    for join in queryset.query.alias_map.values():
+        if not isinstance(join, BaseTable) and not (join.table_name in own and _is_parent_link(join)):
+            return join.table_name
+    tables = queryset.query.extra_tables
+    return str(tables[0]) if tables else ""
+
+
+def _is_parent_link(join: Join) -> bool:
+    field = getattr(join.join_field, "field", join.join_field)  # seen from the parent, it is the link's other side
+    return bool(getattr(getattr(field, "remote_field", None), "parent_link", False))
+
+
+def _locked(model: type[Model]) -> tuple[str, ...]:
+    """Return what to lock of a row: it and its parts in the tables of its parents, since a `save()` writes them all."""
+    names = ["self"]
+
+    def walk(of: type[Model], path: str) -> None:
+        parents: dict[type[Model], Any] = dict(of._meta.parents)
+        for parent, link in parents.items():
+            if link is None:  # of a proxy
+                walk(parent, path)
+                continue
+            name = f"{path}__{link.name}" if path else link.name
+            names.append(name)
+            walk(parent, name)
+
+    walk(model, "")
+    return tuple(dict.fromkeys(names))

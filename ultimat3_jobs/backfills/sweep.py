@@ -1,0 +1,189 @@
+"""The body of a pass: from its cursor to its bound, page by page, then the count, then the ledger."""
+
+from __future__ import annotations
+
+import operator
+import shlex
+import time
+from typing import TYPE_CHECKING, Any
+
+from django.db import OperationalError, transaction
+
+from ultimat3_jobs.aliases import queue_alias
+from ultimat3_jobs.backfills import cursor as cursors
+from ultimat3_jobs.backfills import ledger
+from ultimat3_jobs.backfills.cursor import Cursor
+from ultimat3_jobs.backfills.keyset import Keys, StoredKey, last_key, stretch, up_to
+from ultimat3_jobs.backfills.pacing import Sizes
+from ultimat3_jobs.backfills.pages import Pages
+from ultimat3_jobs.backfills.source import Rows, open_rows
+from ultimat3_jobs.backfills.totals import count_rows
+from ultimat3_jobs.backfills.turns import Turns
+from ultimat3_jobs.context import steps_of, vitals_of
+from ultimat3_jobs.errors import BackfillCountInvalid, BackfillStalled
+from ultimat3_jobs.logs import emit
+from ultimat3_jobs.records import Capability, Suspension
+from ultimat3_jobs.transactions import QUERY_CANCELLED, sqlstate
+
+if TYPE_CHECKING:
+    from ultimat3_jobs.backfills.definition import BackfillDefinition
+    from ultimat3_jobs.context import Run
+
+STRETCH = 10
+"""Keys of the table that one page may look at, as a multiple of the rows that it may have."""
+TAKEN = 15.0
+"""Seconds until a pass looks again whether the table of another one is free."""
+
+
+def sweep(backfill: BackfillDefinition, run: Run, *, forced: bool) -> dict[str, Any]:
+    """Sweep the rows of a backfill from where the run is; return what it came to.
+
+    Args:
+        backfill: what to sweep.
+        run: the run of the pass.
+        forced: whether it sweeps although another pass has completed.
+    """
+    return _Sweep(backfill, run, forced=forced).run()
+
+
+class _Sweep:
+    """One attempt of one pass."""
+
+    def __init__(self, backfill: BackfillDefinition, run: Run, *, forced: bool) -> None:
+        self._backfill = backfill
+        self._run = run
+        self._forced = forced
+        self._steps = steps_of(run)
+        self._vitals = vitals_of(run)
+        self._steps.require(Capability.STEPS, f"backfill {backfill.name!r}")
+        self._rows: Rows = open_rows(backfill)
+        self._keys = Keys(self._rows.model)
+        self._pages = Pages(backfill, self._rows, self._keys, run, self._steps)
+        self._turns = Turns(backfill, self._steps, self._vitals)
+        self._until: StoredKey | None = None
+
+    def run(self) -> dict[str, Any]:
+        cursor = cursors.read(self._steps)
+        if cursor is not None and cursor.finished:  # and its worker died before it could say so
+            return _outcome(cursor)
+        self._run.cancelled.call(self._turns.stop_waiting)
+        self._vitals.winding_down.call(self._turns.stop_waiting)
+        self._open()
+        cursor = cursor or self._start()
+        self._tell(cursor)
+        sizes = Sizes(self._backfill.batch, cursor.size)
+        while not cursor.swept:
+            self._turns.await_next()
+            cursor = self._land(cursor, sizes)
+        self._verify()
+        return self._complete(cursor)
+
+    def _open(self) -> None:
+        ledger.open_pass(
+            self._backfill,
+            self._run.run_id,
+            table=self._rows.table,
+            forced=self._forced,
+            requested_by=self._run.enqueued_by,
+        )
+        if self._backfill.exclusive and not ledger.take_table(self._run.run_id, self._rows.alias, self._rows.table):
+            reason = f"another pass sweeps {self._rows.table}"
+            self._steps.suspend(Suspension(reason=reason, delay=TAKEN))
+
+    def _start(self) -> Cursor:
+        bound, total, estimated = last_key(self._rows), 0, False
+        if bound is not None:
+            total, estimated = count_rows(up_to(self._rows.queryset, bound))
+        cursor = Cursor(
+            bound=None if bound is None else self._keys.store(bound),
+            size=Sizes(self._backfill.batch).size,
+            total=total,
+            estimated=estimated,
+        )
+        with transaction.atomic(using=queue_alias()):
+            ledger.start_pass(self._run.run_id, cursor, checksum="")
+            self._write(cursor)
+        emit("jobs.backfill.started", job=self._run.id, name=self._backfill.name, table=self._rows.table, total=total)
+        return cursor
+
+    def _land(self, cursor: Cursor, sizes: Sizes) -> Cursor:
+        """Land one page, of fewer rows where the database's time limit was too short for it."""
+        while True:
+            self._turns.began()
+            began_at, size = time.monotonic(), sizes.size
+            try:
+                if self._until is None or self._until == cursor.at:
+                    self._until = self._next_stretch(cursor, STRETCH * size)
+                moved = self._pages.land(cursor, self._until, size)
+            except OperationalError as error:
+                if sqlstate(error) != QUERY_CANCELLED or not sizes.timed_out():
+                    raise
+                self._until = None
+                emit("jobs.backfill.split", job=self._run.id, name=self._backfill.name, size=sizes.size)
+                self._steps.check()
+                continue
+            sizes.landed(moved.handled - cursor.handled, time.monotonic() - began_at)
+            self._run.attempt = 1  # as its row has it now: the pass has got on
+            self._tell(moved)
+            return moved
+
+    def _next_stretch(self, cursor: Cursor, length: int) -> StoredKey:
+        bound = self._keys.load(cursor.bound or [])
+        after = None if cursor.at is None else self._keys.load(cursor.at)
+        return self._keys.store(stretch(self._rows, after, bound, length))
+
+    def _tell(self, cursor: Cursor) -> None:
+        self._run.progress(cursor.handled, cursor.total)
+
+    def _verify(self) -> None:
+        """Ask the backfill's own count whether rows are left.
+
+        Raises:
+            BackfillCountInvalid: where its answer is none.
+            BackfillStalled: where rows are left.
+        """
+        if self._backfill.count is None:
+            return
+        left = checked_count(self._backfill.name, self._backfill.count())
+        if left:
+            raise BackfillStalled(
+                f"the pass of backfill {self._backfill.name!r} went through all of its rows, and its count says that "
+                f"{left} {'is' if left == 1 else 'are'} left",
+                fix=f"python manage.py backfill {shlex.quote(self._backfill.name)} --write  # once the code is mended",
+            )
+
+    def _complete(self, cursor: Cursor) -> dict[str, Any]:
+        finished = cursor.completed()
+        with transaction.atomic(using=queue_alias()):
+            ledger.complete_pass(self._run.run_id, finished)
+            self._write(finished)
+        self._tell(finished)
+        emit("jobs.backfill.completed", job=self._run.id, name=self._backfill.name, **_outcome(finished))
+        return _outcome(finished)
+
+    def _write(self, cursor: Cursor) -> None:
+        """Write the cursor, fenced, as the last of the open transaction."""
+        if not self._pages.checkpoint(cursor):
+            self._steps.landed(None)
+
+
+def checked_count(name: str, answer: object) -> int:
+    """Return what a backfill's count answered.
+
+    Raises:
+        BackfillCountInvalid: where it is no whole number of 0 or more.
+    """
+    try:
+        count = -1 if isinstance(answer, bool) else operator.index(answer)  # type: ignore[arg-type]
+    except TypeError:
+        count = -1
+    if count < 0:
+        raise BackfillCountInvalid(
+            f"the count of backfill {name!r} answered {answer!r}, which is no whole number of 0 or more",
+            fix='count=lambda: Post.objects.filter(slug="").count()',
+        )
+    return count
+
+
+def _outcome(cursor: Cursor) -> dict[str, Any]:
+    return {"handled": cursor.handled, "pages": cursor.pages}

@@ -1,0 +1,11 @@
+-- Opens the row of a pass in the ledger, with its controls as they are declared. One that is there stays as it is.
+INSERT INTO x_backfills (
+    run_id, name, "table", batch, rate, window_start, window_end, environment, requested_by, forced, checksum, release,
+    created_at, updated_at
+)
+VALUES (
+    CAST(:run_id AS uuid), :name, :table_name, CAST(:batch AS integer), CAST(:rate AS double precision),
+    CAST(:window_start AS time), CAST(:window_end AS time), :environment, :requested_by, CAST(:forced AS boolean),
+    :checksum, :release, statement_timestamp(), statement_timestamp()
+)
+ON CONFLICT (run_id) DO NOTHING;

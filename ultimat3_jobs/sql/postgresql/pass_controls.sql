@@ -1,0 +1,6 @@
+-- Reads the controls of a pass, and the time by which its window is judged.
+SELECT
+    b.rate, b.window_start::text, b.window_end::text, b.paused_at IS NOT NULL, b.paused_by,
+    to_char(statement_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+FROM x_backfills AS b
+WHERE b.run_id = CAST(:run_id AS uuid);
