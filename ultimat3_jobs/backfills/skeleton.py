@@ -8,7 +8,7 @@ PLACEHOLDER = "NameOfTheModel"
 _WIDTH = 79
 """Characters of a line that no formatter breaks."""
 
-IMPORTED = frozenset({"NO_TENANT", "Run", "annotations", "apps", "backfill", "Model"})
+IMPORTED = frozenset({"NO_TENANT", "Run", "annotations", "apps", "backfill", "Model", "MODEL"})
 """Names that the file has a use for itself."""
 
 _FILE = '''\
@@ -23,14 +23,14 @@ A dry run, then a pass that is followed to its end:
 from __future__ import annotations
 
 {imports}
-
+{named}
 
 @backfill(
     name="{name}",
     tenant=NO_TENANT,
     # The rows to sweep: no order, no slice, no distinct, no join. A filter may
     # leave few of them; those it leaves out are not handled.
-    source=lambda: {rows},{note}
+    source=lambda: {rows}.all(),
     # Rows a page at most, or "auto"; and pages a second at most.
     batch=1_000,
     rate=5,
@@ -46,7 +46,7 @@ from __future__ import annotations
     for row in rows:
         pass  # change the row here
     # Then write them all at once:
-    # type(row).objects.bulk_update(rows, ["the", "changed", "fields"])
+    # {rows}.bulk_update(rows, ["the", "changed", "fields"])
 '''
 
 
@@ -71,17 +71,17 @@ def text_of(*, name: str, function: str, label: str, migration: str, swept: Swep
     """
     imports = ["from ultimat3_jobs import NO_TENANT, Run, backfill"]
     if swept is None or swept.name in IMPORTED:
-        named, note = (PLACEHOLDER, "  # name it") if swept is None else (swept.name, "")
-        row, rows = "Model", f'apps.get_model("{label}.{named}")._default_manager.all()'
+        comment, model = ("  # name it", PLACEHOLDER) if swept is None else ("", swept.name)
+        row, rows, named = "Model", "apps.get_model(MODEL)._default_manager", f'\nMODEL = "{label}.{model}"{comment}\n'
         imports = ["from django.apps import apps", "from django.db.models import Model", *imports]
     else:
-        row, rows, note = swept.name, f"{swept.name}.{swept.manager}.all()", ""
+        row, rows, named = swept.name, f"{swept.name}.{swept.manager}", ""
         imports += ["", f"from {swept.module} import {swept.name}"]
     return _FILE.format(
         name=name,
         imports="\n".join(imports),
+        named=named,
         rows=rows,
-        note=note,
         label=label,
         migration=migration,
         definition=_definition(function, row),
