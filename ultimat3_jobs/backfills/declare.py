@@ -11,7 +11,10 @@ from ultimat3_jobs import registry
 from ultimat3_jobs.backfills import definition as checks
 from ultimat3_jobs.backfills.definition import BackfillDefinition, Batch
 from ultimat3_jobs.backfills.pacing import check_batch, check_rate
+from ultimat3_jobs.backfills.signals import DEFAULT_SIGNALS, Signal, check_signals
 from ultimat3_jobs.backfills.sweep import sweep
+from ultimat3_jobs.backfills.throttle import check_throttle
+from ultimat3_jobs.backfills.windows import Window, parse_window
 from ultimat3_jobs.context import Run
 from ultimat3_jobs.definition import JobDefinition
 from ultimat3_jobs.durations import Duration
@@ -87,6 +90,8 @@ def backfill(
     batch: Batch = 1_000,
     rate: float = DEFAULT_RATE,
     throttle: Callable[[], Any] | None = None,
+    signals: Sequence[Signal] = DEFAULT_SIGNALS,
+    window: str | tuple[str, str] | Window | None = None,
     requires: tuple[str, str] | None = None,
     environments: Sequence[str] | None = None,
     count: Callable[[], Any] | None = None,
@@ -114,7 +119,12 @@ def backfill(
         aliases: earlier names: a pass that completed under one counts.
         batch: rows a page at most, 1 to 100,000; or "auto": tuned so that a page takes half a second.
         rate: pages a second at most, 0.0001 to 1,000. Can be changed while a pass is live.
-        throttle: asked before each page; may answer how long to wait.
+        throttle: asked before each page: None, False or 0 goes on, True waits 5 seconds, a length of time waits that
+            long.
+        signals: conditions of the rows' database under which it waits: on PostgreSQL replicas that lag, a vacuum that
+            waits for the table, too much write-ahead log. Looked at every 5 seconds.
+        window: hours in which it may sweep ("22:00-06:00"), in the project's TIME_ZONE. Can be changed while a pass is
+            live.
         requires: app label and name of a migration that must be applied.
         environments: names of the environments that it is meant for; None: all. Compared with the setting ENVIRONMENT.
         count: counts the rows that are left. After the last page it must answer 0, or the pass has not completed.
@@ -150,9 +160,9 @@ def backfill(
             source=checks.check_callable("source", source, example="lambda: Post.objects.all()"),
             batch=check_batch(batch),
             rate=check_rate(rate),
-            throttle=None if throttle is None else checks.check_callable("throttle", throttle, example="lambda: None"),
-            signals=(),
-            window=None,
+            throttle=check_throttle(throttle),
+            signals=check_signals(signals),
+            window=None if window is None else parse_window(window),
             requires=checks.check_requires(requires),
             environments=checks.check_environments(environments),
             count=None

@@ -59,7 +59,7 @@ class _Sweep:
         self._rows: Rows = open_rows(backfill)
         self._keys = Keys(self._rows.model)
         self._pages = Pages(backfill, self._rows, self._keys, run, self._steps)
-        self._turns = Turns(backfill, self._steps, self._vitals)
+        self._turns = Turns(backfill, self._rows, self._steps, self._vitals)
         self._until: StoredKey | None = None
 
     def run(self) -> dict[str, Any]:
