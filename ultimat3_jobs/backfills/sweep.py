@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import operator
-import shlex
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from ultimat3_jobs.backfills import cursor as cursors
 from ultimat3_jobs.backfills import ledger
 from ultimat3_jobs.backfills.cursor import Cursor
 from ultimat3_jobs.backfills.facts import facts_of
-from ultimat3_jobs.backfills.gate import judge
+from ultimat3_jobs.backfills.gate import backfill_command, judge
 from ultimat3_jobs.backfills.keyset import Keys, StoredKey, last_key, stretch, up_to
 from ultimat3_jobs.backfills.pacing import Sizes
 from ultimat3_jobs.backfills.pages import Pages
@@ -61,7 +60,7 @@ class _Sweep:
         self._vitals = vitals_of(run)
         self._steps.require(Capability.STEPS, f"backfill {backfill.name!r}")
         self._rows: Rows = open_rows(backfill)
-        self._keys = Keys(self._rows.model)
+        self._keys = Keys(self._rows.model, backfill=backfill.name)
         self._pages = Pages(backfill, self._rows, self._keys, run, self._steps)
         self._turns = Turns(backfill, self._rows, self._steps, self._vitals)
         self._until: StoredKey | None = None
@@ -177,7 +176,7 @@ class _Sweep:
             raise BackfillStalled(
                 f"the pass of backfill {self._backfill.name!r} went through all of its rows, and its count says that "
                 f"{left} {'is' if left == 1 else 'are'} left",
-                fix=f"python manage.py backfill {shlex.quote(self._backfill.name)} --write  # once the code is mended",
+                fix=f"{backfill_command(self._backfill.name, '--write')}  # once the code is mended",
             )
 
     def _complete(self, cursor: Cursor) -> dict[str, Any]:
