@@ -25,7 +25,7 @@ from ultimat3_jobs.errors import BackfillUnknown
 from ultimat3_jobs.models import Backfill as Ledger
 from ultimat3_jobs.models import Job
 
-pytestmark = pytest.mark.usefixtures("queue")
+pytestmark = pytest.mark.usefixtures("queue", "nothing_declared")
 
 seen: list[str] = []
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import DatabaseError, OperationalError, connections, transaction
 
 from ultimat3_jobs.aliases import queue_alias
-from ultimat3_jobs.backfills.checksum import checksum
-from ultimat3_jobs.backfills.facts import read_facts
+from ultimat3_jobs.backfills.facts import facts_of
 from ultimat3_jobs.backfills.gate import Verdict, judge
 from ultimat3_jobs.backfills.keyset import Key, Keys, StoredKey, last_key, page_of, stretch, up_to
 from ultimat3_jobs.backfills.pacing import Sizes
@@ -31,6 +30,7 @@ from ultimat3_jobs.transactions import QUERY_CANCELLED, sqlstate
 if TYPE_CHECKING:
     from ultimat3_jobs.backfills.declare import Backfill
     from ultimat3_jobs.backfills.definition import BackfillDefinition
+    from ultimat3_jobs.enqueue import EnqueueResult
 
 FIRST_KEYS = 5
 """Keys of the first rows that a plan names."""
@@ -119,18 +119,25 @@ def make_plan(backfill: Backfill) -> Plan:
     return as_tenant(tenant, lambda: _plan(backfill, tenant))
 
 
-def judge_now(backfill: Backfill, *, forced: bool) -> Verdict:
-    """Return whether a pass may start now.
+def start(backfill: Backfill, *, forced: bool, by: str) -> tuple[EnqueueResult, tuple[str, ...]]:
+    """Queue a pass; return what was queued and what should be known of it.
 
     Args:
         backfill: what is declared.
         forced: whether to sweep again what has been swept.
+        by: who asks.
 
     Raises:
-        BackfillSourceInvalid, BackfillMigrationPending: as `make_plan`.
+        JobsError: where no pass may start.
     """
-    tenant = named(backfill.definition).tenant
-    return as_tenant(tenant, lambda: _judge(backfill, rows_of(backfill.backfill), forced=forced))
+
+    def ask() -> tuple[EnqueueResult, tuple[str, ...]]:
+        verdict = _judge(backfill, rows_of(backfill.backfill), forced=forced)
+        if verdict.error is not None:
+            raise verdict.error
+        return backfill.on_behalf_of(by).enqueue(forced=forced), verdict.warnings
+
+    return as_tenant(named(backfill.definition).tenant, ask)
 
 
 def rows_of(declared: BackfillDefinition) -> Rows:
@@ -151,9 +158,7 @@ def rows_of(declared: BackfillDefinition) -> Rows:
 
 
 def _judge(backfill: Backfill, rows: Rows, *, forced: bool = False) -> Verdict:
-    declared = backfill.backfill
-    facts = read_facts(backfill.definition, declared, alias=rows.alias, checksum=checksum(declared, rows.queryset))
-    return judge(declared, facts, forced=forced)
+    return judge(backfill.backfill, facts_of(backfill.definition, backfill.backfill, rows), forced=forced)
 
 
 def _plan(backfill: Backfill, tenant: str | None) -> Plan:
@@ -178,7 +183,7 @@ def _plan(backfill: Backfill, tenant: str | None) -> Plan:
 
 def _reach(declared: BackfillDefinition, rows: Rows, size: int) -> Reach:
     try:
-        return _look(rows, size, declared.rate)
+        return _look(declared, rows, size)
     except DatabaseError as error:
         first = str(error).strip().partition("\n")[0] or repr(error)
         raise BackfillSourceInvalid(
@@ -187,11 +192,11 @@ def _reach(declared: BackfillDefinition, rows: Rows, size: int) -> Reach:
         ) from error
 
 
-def _look(rows: Rows, size: int, rate: float) -> Reach:
+def _look(declared: BackfillDefinition, rows: Rows, size: int) -> Reach:
     bound = last_key(rows)
     if bound is None:
         return Reach()
-    keys = Keys(rows.model)
+    keys = Keys(rows.model, backfill=declared.name)
     total, estimated = count_rows(up_to(rows.queryset, bound))
     table_rows, _ = count_rows(up_to(rows.everything, bound))
     pages = max(math.ceil(total / size), math.ceil(table_rows / (STRETCH * size)), 1)
@@ -206,7 +211,7 @@ def _look(rows: Rows, size: int, rate: float) -> Reach:
         rows=total,
         estimated=estimated,
         pages=pages,
-        seconds=pages / rate,
+        seconds=pages / declared.rate,
         first=[keys.store(one) for one in _first_keys(rows, bound)],
         statement=statement,
         scans=scans,

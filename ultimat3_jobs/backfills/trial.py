@@ -117,7 +117,7 @@ def _handle(declared: BackfillDefinition, rows: Rows, run: Run, count: int) -> T
             _call(declared, run, page)
         if connections[rows.alias].vendor == "postgresql":
             connections[rows.alias].check_constraints()  # those that wait for the commit, which does not come
-        return Trial(declared.name, tuple(_compare(rows, keys, before)))
+        return Trial(declared.name, tuple(_compare(declared, rows, keys, before)))
     except (StepNotAtomic, TransactionBroken):
         raise
     except Exception as error:
@@ -141,8 +141,10 @@ def _first_rows(rows: Rows, count: int) -> list[Model]:
     return found
 
 
-def _compare(rows: Rows, keys: list[Key], before: dict[Key, dict[str, Any]]) -> Iterator[TriedRow]:
-    kept = Keys(rows.model)
+def _compare(
+    declared: BackfillDefinition, rows: Rows, keys: list[Key], before: dict[Key, dict[str, Any]]
+) -> Iterator[TriedRow]:
+    kept = Keys(rows.model, backfill=declared.name)
     after = _values(rows, keys)
     for key in keys:
         new = after.get(key)

@@ -12,7 +12,7 @@ from django.core.management.base import CommandParser
 from ultimat3_jobs.backfills.declare import Backfill
 from ultimat3_jobs.backfills.find import all_backfills, find_backfill
 from ultimat3_jobs.backfills.gate import backfill_command
-from ultimat3_jobs.backfills.plan import judge_now, make_plan
+from ultimat3_jobs.backfills.plan import make_plan, start
 from ultimat3_jobs.backfills.trial import try_rows
 from ultimat3_jobs.enqueue import EnqueueResult
 from ultimat3_jobs.errors import BackfillApplied, BackfillEnvironment, BackfillRunning, JobsError
@@ -130,13 +130,13 @@ class Command(ReportingCommand):
             raise Refused(terminal.safe(tried.failure))
 
     def _write(self, backfill: Backfill, options: dict[str, Any]) -> None:
-        start = _start(backfill, forced=options["force"])
-        if start.refusal is not None:
-            raise start.refusal
+        started = _start(backfill, forced=options["force"])
+        if started.refusal is not None:
+            raise started.refusal
         if options["json"]:
-            self.print_json({"started": _start_report(start)})
+            self.print_json({"started": _start_report(started)})
         else:
-            self._print_start(start)
+            self._print_start(started)
 
     def _all(self, options: dict[str, Any]) -> None:
         backfills = all_backfills()
@@ -156,55 +156,52 @@ class Command(ReportingCommand):
 
     def _plan_all(self, backfills: list[Backfill], options: dict[str, Any]) -> list[Start]:
         starts, reports = [], []
-        for one in backfills:
+        for backfill in backfills:
             try:
-                made = make_plan(one)
+                made = make_plan(backfill)
             except JobsError as error:
-                starts.append(Start(one.name, refusal=error))
-                reports.append({"name": one.name, "may_start": False, "refused": report.error(error)})
+                starts.append(Start(backfill.name, refusal=error))
+                reports.append({"name": backfill.name, "may_start": False, "refused": report.error(error)})
                 continue
-            starts.append(Start(one.name, refusal=made.verdict.error, warnings=made.warnings))
+            starts.append(Start(backfill.name, refusal=made.verdict.error, warnings=made.warnings))
             reports.append(rehearsal.plan_report(made))
             if made.verdict.error is None and not options["json"]:
                 self.print_text(rehearsal.plan_line(made))
         if options["json"]:
             self.print_json({"dry_run": True, "plans": reports})
         else:
-            for start in starts:
-                if start.refusal is not None:
-                    self._print_start(start)
+            for one in starts:
+                if one.refusal is not None:
+                    self._print_start(one)
             self.print_text("A dry run: nothing was started. --write starts those that may start.")
         return starts
 
-    def _print_start(self, start: Start) -> None:
-        name = terminal.safe(start.name)
-        for warning in start.warnings:
+    def _print_start(self, started: Start) -> None:
+        name = terminal.safe(started.name)
+        for warning in started.warnings:
             self.print_text(f"warning: {terminal.safe(warning)}")
-        if start.refusal is not None:
-            self.print_text(f"{name}  not started: {start.refusal.code}: {terminal.safe(start.refusal.cause)}")
-        elif start.queued is not None:
-            self.print_text(f"{name}  started: job {start.queued.id}, for a worker to sweep. To follow it:")
-            self.print_text(f"    {terminal.safe(backfill_command(start.name, '--wait'))}")
+        if started.refusal is not None:
+            self.print_text(f"{name}  not started: {started.refusal.code}: {terminal.safe(started.refusal.cause)}")
+        elif started.queued is not None:
+            self.print_text(f"{name}  started: job {started.queued.id}, for a worker to sweep. To follow it:")
+            self.print_text(f"    {terminal.safe(backfill_command(started.name, '--wait'))}")
 
 
 def _start(backfill: Backfill, *, forced: bool) -> Start:
     try:
-        verdict = judge_now(backfill, forced=forced)
-        if verdict.error is not None:
-            return Start(backfill.name, refusal=verdict.error, warnings=verdict.warnings)
-        queued = backfill.on_behalf_of(_who()).enqueue(forced=forced)
+        queued, warnings = start(backfill, forced=forced, by=_who())
     except JobsError as error:
         return Start(backfill.name, refusal=error)
-    return Start(backfill.name, queued, warnings=verdict.warnings)
+    return Start(backfill.name, queued, warnings=warnings)
 
 
-def _start_report(start: Start) -> dict[str, Any]:
-    queued = start.queued
+def _start_report(started: Start) -> dict[str, Any]:
+    queued = started.queued
     return {
-        "name": start.name,
+        "name": started.name,
         "id": None if queued is None else str(queued.id),
-        "refused": start.refusal and report.error(start.refusal),
-        "warnings": list(start.warnings),
+        "refused": started.refusal and report.error(started.refusal),
+        "warnings": list(started.warnings),
     }
 
 
