@@ -86,9 +86,11 @@ def test_with_a_completed_pass_and_no_row_left_it_goes_on() -> None:
 
 def test_what_is_left_is_counted_up_to_a_bound() -> None:
     Effect.objects.bulk_create(Effect(label="l") for _ in range(1_001))
-    assert "more than 1,000 rows" in error_of("X_BACKFILL_PENDING", apply).cause
+    with CaptureQueriesContext(connection) as captured:
+        assert "more than 1,000 rows" in error_of("X_BACKFILL_PENDING", apply).cause
+    assert "LIMIT 1001)" in captured.captured_queries[-1]["sql"]
 
-    Effect.objects.last().delete()  # type: ignore[union-attr]
+    Effect.objects.filter(pk=Effect.objects.values("pk")[:1]).delete()
     assert " 1,000 rows" in error_of("X_BACKFILL_PENDING", apply).cause
 
 

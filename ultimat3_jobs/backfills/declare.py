@@ -9,22 +9,27 @@ from typing import Any, NoReturn
 from ultimat3_jobs import options as checked
 from ultimat3_jobs import registry
 from ultimat3_jobs.backfills import definition as checks
+from ultimat3_jobs.backfills import passes
 from ultimat3_jobs.backfills.definition import BackfillDefinition, Batch
+from ultimat3_jobs.backfills.facts import facts_of
+from ultimat3_jobs.backfills.gate import judge, running
 from ultimat3_jobs.backfills.pacing import check_batch, check_rate
+from ultimat3_jobs.backfills.signals import DEFAULT_SIGNALS, Signal, check_signals
+from ultimat3_jobs.backfills.source import open_rows
 from ultimat3_jobs.backfills.sweep import sweep
+from ultimat3_jobs.backfills.throttle import check_throttle
+from ultimat3_jobs.backfills.windows import Window, parse_window
 from ultimat3_jobs.context import Run
 from ultimat3_jobs.definition import JobDefinition
 from ultimat3_jobs.durations import Duration
 from ultimat3_jobs.enqueue import EnqueueOptions, EnqueueResult
-from ultimat3_jobs.errors import BackfillRunning, NotCallable, TenantRequired
+from ultimat3_jobs.errors import NotCallable, TenantRequired
 from ultimat3_jobs.inputs import InputCodec
 from ultimat3_jobs.job import Job
 from ultimat3_jobs.keys import NoTenant, TenantRule, key_resolver, tenant_resolver
 from ultimat3_jobs.options import MISSING, Missing
 from ultimat3_jobs.retry import Retry
 
-ONE_LIVE = "pass"
-"""The key of every pass: a name has one live pass at a time."""
 DEFAULT_RATE = 10.0
 """Pages a second."""
 DEFAULT_RETRY = Retry(attempts=10, delay="2s", max_delay="5m")
@@ -56,12 +61,13 @@ class Backfill(Job[..., dict[str, Any]]):
             BackfillApplied: where a pass has completed and this one is not forced.
             BackfillRunning: where a pass is live.
         """
+        facts = facts_of(self.definition, self.backfill, open_rows(self.backfill))
+        refusal = judge(self.backfill, facts, forced=forced).error
+        if refusal is not None:
+            raise refusal
         result = super().enqueue(forced=forced)
         if result.deduped:
-            raise BackfillRunning(
-                f"a pass of backfill {self.name!r} is live: job {result.id}",
-                fix=f"python manage.py jobs show {result.id}",
-            )
+            raise running(self.name, result.id)  # another was first, since the gate looked
         return result
 
     def __call__(self, *args: object, **kwargs: object) -> NoReturn:
@@ -87,6 +93,8 @@ def backfill(
     batch: Batch = 1_000,
     rate: float = DEFAULT_RATE,
     throttle: Callable[[], Any] | None = None,
+    signals: Sequence[Signal] = DEFAULT_SIGNALS,
+    window: str | tuple[str, str] | Window | None = None,
     requires: tuple[str, str] | None = None,
     environments: Sequence[str] | None = None,
     count: Callable[[], Any] | None = None,
@@ -114,7 +122,12 @@ def backfill(
         aliases: earlier names: a pass that completed under one counts.
         batch: rows a page at most, 1 to 100,000; or "auto": tuned so that a page takes half a second.
         rate: pages a second at most, 0.0001 to 1,000. Can be changed while a pass is live.
-        throttle: asked before each page; may answer how long to wait.
+        throttle: asked before each page: None, False or 0 goes on, True waits 5 seconds, a length of time waits that
+            long.
+        signals: conditions of the rows' database under which it waits: on PostgreSQL replicas that lag, a vacuum that
+            waits for the table, too much write-ahead log. Looked at every 5 seconds.
+        window: hours in which it may sweep ("22:00-06:00"), in the project's TIME_ZONE. Can be changed while a pass is
+            live.
         requires: app label and name of a migration that must be applied.
         environments: names of the environments that it is meant for; None: all. Compared with the setting ENVIRONMENT.
         count: counts the rows that are left. After the last page it must answer 0, or the pass has not completed.
@@ -150,9 +163,9 @@ def backfill(
             source=checks.check_callable("source", source, example="lambda: Post.objects.all()"),
             batch=check_batch(batch),
             rate=check_rate(rate),
-            throttle=None if throttle is None else checks.check_callable("throttle", throttle, example="lambda: None"),
-            signals=(),
-            window=None,
+            throttle=check_throttle(throttle),
+            signals=check_signals(signals),
+            window=None if window is None else parse_window(window),
             requires=checks.check_requires(requires),
             environments=checks.check_environments(environments),
             count=None
@@ -173,7 +186,7 @@ def backfill(
             name=full_name,
             func=body,
             codec=codec,
-            key_of=key_resolver(ONE_LIVE, owner=full_name, names=codec.names),
+            key_of=key_resolver(passes.KEY, owner=full_name, names=codec.names),
             tenant_of=tenant_resolver(tenant, owner=full_name, names=()),
             has_tenant=not isinstance(tenant, NoTenant),
             retry=checked.check_retry(retry),

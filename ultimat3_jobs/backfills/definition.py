@@ -131,14 +131,6 @@ def check_environments(value: object) -> tuple[str, ...] | None:
     )
 
 
-def check_signals(value: object) -> tuple[Signal, ...]:
-    """Return built-in reasons to wait, checked: values that can be asked."""
-    asked: list[Any] = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [None]
-    if all(callable(getattr(one, "ask", None)) and not isinstance(one, type) for one in asked):
-        return tuple(asked)
-    raise DeclarationInvalid(f"signals={value!r} is no list of signals", fix='signals=[ReplicaLag("30s")]')
-
-
 def check_flag(name: str, value: object) -> bool:
     """Return an option that is either true or false, checked."""
     if not isinstance(value, bool):

@@ -9,12 +9,20 @@ from django.db import connections
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
+from ultimat3_jobs.backfills import checksum as checksums
 from ultimat3_jobs.backfills.definition import BackfillDefinition
 from ultimat3_jobs.backfills.gate import Facts
 from ultimat3_jobs.backfills.passes import completed_pass, live_passes, named
+from ultimat3_jobs.backfills.source import Rows
 from ultimat3_jobs.definition import JobDefinition
 from ultimat3_jobs.errors import BackfillMigrationPending
 from ultimat3_jobs.settings import get_settings
+
+
+def facts_of(job: JobDefinition, backfill: BackfillDefinition, rows: Rows, *, own_run: UUID | None = None) -> Facts:
+    """Read what is to be known of a backfill whose source has been opened; see `read_facts`."""
+    swept = checksums.checksum(backfill, rows.queryset)
+    return read_facts(job, backfill, alias=rows.alias, checksum=swept, own_run=own_run)
 
 
 def read_facts(

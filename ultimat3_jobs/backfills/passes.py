@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
+
+from django.apps import apps
 
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills.gate import CompletedPass
 from ultimat3_jobs.backfills.pending import COMPLETED, Pass, pass_status
 from ultimat3_jobs.definition import JobDefinition
 from ultimat3_jobs.drivers.database import rows
-from ultimat3_jobs.models import Backfill, Job
 from ultimat3_jobs.sql import run
 from ultimat3_jobs.states import State
 
@@ -44,7 +46,8 @@ def live_passes(backfills: Iterable[Named]) -> dict[UUID, str]:
 def completed_pass(names: Sequence[str]) -> CompletedPass | None:
     """Return the newest completed pass under any of these names."""
     found = (
-        Backfill.objects.using(queue_alias())
+        _model("Backfill")
+        .objects.using(queue_alias())
         .filter(name__in=names, outcome=COMPLETED)
         .order_by("-created_at")
         .values_list("run_id", "checksum", "finished_at")
@@ -68,7 +71,7 @@ def read_passes(backfills: Iterable[Named]) -> list[Pass]:
     completed: set[UUID] = set()
     kept: dict[UUID, str] = dict(live)
     seen: set[tuple[str, bool]] = set()
-    ledger = Backfill.objects.using(alias).order_by("-created_at", "-run_id")
+    ledger = _model("Backfill").objects.using(alias).order_by("-created_at", "-run_id")
     for run_id, name, outcome, paused_at in ledger.values_list("run_id", "name", "outcome", "paused_at").iterator():
         is_completed = outcome == COMPLETED
         if run_id in live or (name, False) not in seen or (is_completed and (name, True) not in seen):
@@ -95,6 +98,11 @@ def _states(alias: str, run_ids: Sequence[UUID]) -> dict[UUID, str]:
     """Return the states of jobs; a run has the id of its job."""
     states: dict[UUID, str] = {}
     for start in range(0, len(run_ids), AT_ONCE):
-        jobs = Job.objects.using(alias).filter(id__in=run_ids[start : start + AT_ONCE])
+        jobs = _model("Job").objects.using(alias).filter(id__in=run_ids[start : start + AT_ONCE])
         states.update(jobs.values_list("id", "state"))
     return states
+
+
+def _model(name: str) -> Any:
+    # The package is imported before the apps are loaded.
+    return apps.get_model("ultimat3_jobs", name)
