@@ -303,7 +303,7 @@ def _passes(claim: Claim) -> Iterable[Case]:
     yield Case("open pass", "open_pass", {**run, **declared}, 1, frozenset(), returns=False)
     yield Case("start pass", "start_pass", {**run, **begun}, 0, ledger, returns=False)
     yield Case(
-        "progress pass", "progress_pass", {**run, "processed": 1, "total": 1, "batch": 1}, 0, ledger, returns=False
+        "progress pass", "progress_pass", {**run, "processed": 1, "total": 1, "batch": 1}, 0, ledger | ID, returns=False
     )
     yield Case("complete pass", "complete_pass", {**run, "processed": 1}, 0, ledger, returns=False)
     yield Case("pass controls", "pass_controls", run, 0, ledger)
