@@ -307,6 +307,11 @@ def _passes(claim: Claim) -> Iterable[Case]:
     )
     yield Case("complete pass", "complete_pass", {**run, "processed": 1}, 0, ledger, returns=False)
     yield Case("pass controls", "pass_controls", run, 0, ledger)
+    yield Case("pause pass", "pause_pass", {**run, "by": "me", "reason": "why"}, 0, ledger)
+    yield Case("resume pass", "resume_pass", run, 0, ledger)
+    hours = {"rate": 1.0, "with_window": True, "window_start": None, "window_end": None}
+    yield Case("pace pass", "pace_pass", {**run, **hours}, 0, ledger)
+    yield Case("nudge", "nudge", {"id": claim.id.hex}, 1, ID)
     taken = {"key": "backfill:default:shop_order", "holder": claim.id.hex}
     leases = frozenset({"x_job_leases_pkey"})
     yield Case("take table", "take_table", taken, 1, ID | leases)

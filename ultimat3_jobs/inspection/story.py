@@ -140,8 +140,9 @@ def overview(job: Job) -> str:
 
 
 def repair_line(attempt: JobAttempt) -> str:
-    """Return who retried or cancelled a job, when, from which step, and why, from its history."""
+    """Return who retried, cancelled or steered a job, when, from which step or how, and why, from its history."""
     step = f" from step {attempt.rule!r}" if attempt.kind == "retry" and attempt.rule else ""
+    step = f" ({attempt.rule})" if attempt.kind == "pace" and attempt.rule else step
     by = f" by {attempt.by}" if attempt.by else ""
     reason = f": {attempt.reason}" if attempt.reason else ""
     return f"{attempt.kind}{step} at {instant(attempt.finished_at)}{by}{reason}"
