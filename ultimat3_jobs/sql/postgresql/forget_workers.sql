@@ -1,6 +1,7 @@
 -- Removes a few of the workers that went silent. Few are there: one for each process.
 DELETE FROM x_job_leases AS l
-WHERE l.slot = 0
+WHERE l.kind = 'worker'
+    AND l.slot = 0
     AND l.lease_key = ANY (
         ARRAY(
             SELECT w.lease_key
