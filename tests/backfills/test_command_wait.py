@@ -7,7 +7,6 @@ import json
 import re
 import shlex
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,10 +17,10 @@ from django.db import connection
 from tests.app.models import Item
 from tests.backfills.commanding import as_json, refused, run
 from tests.backfills.sweeping import declare, handled, sweep
-from tests.processes import TIMEOUT
 from tests.working import Failing, age, run_due, working
 from ultimat3_jobs import Retry
 from ultimat3_jobs.backfills.controls import pause, resume
+from ultimat3_jobs.inspection.backfills import tell_pass
 from ultimat3_jobs.inspection.repair import cancel
 from ultimat3_jobs.management import following
 from ultimat3_jobs.models import Job
@@ -133,22 +132,16 @@ def test_that_no_worker_serves_the_queue_is_said_once_with_the_command_that_star
     assert looks == ["ready"]
 
 
-def test_a_paused_pass_is_said_to_be_and_followed_on(worker: None) -> None:
-    make_items(20)
-    gate = threading.Event()
+def test_a_paused_pass_is_said_to_be_and_followed_on() -> None:
+    make_items(3)
+    started = declare(None, Item).enqueue()
+    pause(started.run_id, by="ann", reason="too hot")
 
-    def handler(run: Any, rows: list[Item]) -> None:
-        assert gate.wait(TIMEOUT)
+    def go_on() -> None:
+        resume(started.run_id, by="ann")
+        run_due()
 
-    started = declare(handler, Item, batch=5).enqueue()
-
-    def pause_it() -> None:
-        pause(started.run_id, by="ann", reason="too hot")
-        gate.set()
-
-    told = follow(
-        Told(("rows", pause_it), ("too hot", lambda: resume(started.run_id, by="ann"))), "t.backfill", "--wait"
-    )
+    told = follow(Told(("too hot", go_on)), "t.backfill", "--wait")
 
     assert told.count("by ann: too hot") == 1
     assert "completed" in told
@@ -261,6 +254,26 @@ def test_a_database_that_is_away_for_a_while_is_asked_again() -> None:
 
     assert told.count("cannot be asked, and is asked again: the connection is gone") == 1
     assert "completed" in told
+
+
+def test_a_pass_that_ends_while_it_is_looked_at_has_not_failed() -> None:
+    make_items(3)
+    started = declare(None, Item).enqueue()
+    looks: list[str] = []
+
+    def between(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        """Let it end between the first look and the second."""
+        result = execute(sql, params, many, context)
+        if not looks:
+            looks.append(sql)
+            run_due()
+        return result
+
+    with connection.execute_wrapper(between):
+        told = tell_pass(started.run_id)
+
+    assert told is not None
+    assert told.status == "completed"
 
 
 def test_all_that_was_started_is_followed(worker: None) -> None:

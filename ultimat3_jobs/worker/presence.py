@@ -16,7 +16,7 @@ from ultimat3_jobs.sql import run
 from ultimat3_jobs.worker.inflight import monotonic
 
 FORGOTTEN = 100
-"""Rows of workers that went silent that one pass removes at most."""
+"""Workers that went silent whose rows one pass removes at most."""
 
 
 class Presence:
@@ -76,7 +76,9 @@ class Presence:
     def _write(self) -> None:
         def write() -> None:
             run(queue_alias(), "be_present", self._row)
-            run(queue_alias(), "forget_workers", {"limit": FORGOTTEN})
+            for _ in range(FORGOTTEN):
+                if not run(queue_alias(), "forget_worker", {}):
+                    break
 
         self._try(write)
 
