@@ -17,7 +17,7 @@ from ultimat3_jobs.states import LIVE, RETRYABLE, WAITING, State, Stop
 
 NAMES = sql.names("postgresql")
 BOTH = [(vendor, name) for vendor in sql.VENDORS for name in sql.names(vendor)]
-LOOK_UPS_OF_A_KEY = ["holders", "retry", "release_keys_for"]
+LOOK_UPS_OF_A_KEY = ["holders", "live_passes", "retry", "release_keys_for"]
 
 # An example of every parameter: with these, each statement can be explained.
 EXAMPLES: dict[str, Any] = {

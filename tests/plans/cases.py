@@ -102,6 +102,8 @@ def cases() -> list[Case]:
         _holders("holder of one key", [held[0]], found=1),
         _holders("holders of keys", [*held, *kept], found=KEYS + KEPT),
         _holders("holders of free keys", free, found=0),
+        _live_passes("live passes", [*held, *free], found=KEYS),
+        _live_passes("live passes: of keys that done jobs hold", kept, found=0),
         Case("enqueue", "enqueue", {"rows": _requests([*held, *free])}, KEPT, frozenset()),
         Case("ask again", "ask_again", {"rows": _rows(ready, request="{}")}, KEYS, ID),
         Case("hold back", "hold_back", {"rows": _rows(ready)}, KEYS, ID | STEP_ID),
@@ -330,6 +332,11 @@ def _claims() -> Iterable[Case]:
     yield claim("beside a deep queue", 10, excluded=[DEEP])
     yield claim("from several queues", 100, only=["alpha", "import", "mail", TIED])
     yield claim("from a queue without work", 10, only=["none"], found=0)
+
+
+def _live_passes(case: str, keys: Sequence[tuple[str, str | None, str]], *, found: int) -> Case:
+    asked = [{"name": name, "tenant_id": tenant, "idempotency_key": key} for name, tenant, key in keys]
+    return Case(case, "live_passes", {"rows": rows.encode(asked)}, found, frozenset({"x_jobs_key"}), probes=len(keys))
 
 
 def _holders(name: str, keys: Sequence[tuple[str, str | None, str]], found: int) -> Case:

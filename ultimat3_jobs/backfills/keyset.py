@@ -12,6 +12,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db.models import Field, Model, QuerySet
 
+from ultimat3_jobs.backfills.gate import backfill_command
 from ultimat3_jobs.backfills.source import Rows
 from ultimat3_jobs.errors import BackfillSourceInvalid
 
@@ -22,10 +23,16 @@ StoredKey = list[str | int]
 
 
 class Keys:
-    """The primary key of a model: its columns, and how its values are kept as JSON."""
+    """The primary key of a model: its columns, and how its values are kept as JSON.
 
-    def __init__(self, model: type[Model]) -> None:
+    Args:
+        model: whose.
+        backfill: name of the one that sweeps it, for messages.
+    """
+
+    def __init__(self, model: type[Model], *, backfill: str) -> None:
         self._model = model
+        self._backfill = backfill
         self._composite = len(model._meta.pk_fields) > 1
         self._columns: list[Field[Any, Any]] = [_target(field) for field in model._meta.pk_fields]
 
@@ -53,7 +60,7 @@ class Keys:
             raise BackfillSourceInvalid(
                 f"the cursor of a pass over {self._model.__name__} is {list(stored)!r}, which is none of its primary "
                 "keys: was the key of the model changed since?",
-                fix="python manage.py backfill NAME --write  # a new pass, once this one is cancelled",
+                fix=f"{backfill_command(self._backfill, '--write')}  # a new pass, once this one is cancelled",
             ) from error
         return values if self._composite else values[0]
 

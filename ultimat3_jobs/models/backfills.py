@@ -28,7 +28,7 @@ class Backfill(models.Model):
     forced = models.BooleanField(db_default=False)
     checksum = models.CharField(max_length=64, db_default="")  # of the declaration that swept
     release = models.CharField(max_length=100, db_default="")
-    outcome = models.CharField(max_length=16, db_default="")  # completed, failed, cancelled; blank while it may go on
+    outcome = models.CharField(max_length=16, db_default="")  # completed, or blank: how else a pass ended, its job says
     paused_at = InstantField(null=True)
     paused_by = models.CharField(max_length=255, db_default="")
     error = models.TextField(db_default="")
@@ -39,6 +39,8 @@ class Backfill(models.Model):
     class Meta:
         db_table = "x_backfills"
         ordering: ClassVar = ["-created_at"]
+        # What became of a name, the newest pass first: the gate, the command and a migration ask for it.
+        indexes: ClassVar = [models.Index(fields=["name", "-created_at"], name="x_backfills_name")]
 
     def __str__(self) -> str:
         return f"{self.name} {self.run_id}"

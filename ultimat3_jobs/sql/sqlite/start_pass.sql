@@ -2,6 +2,7 @@
 UPDATE x_backfills
 SET bound = :bound,
     total = :total,
+    processed = 0,
     estimated = :estimated,
     checksum = :checksum,
     release = :release,

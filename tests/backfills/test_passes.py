@@ -1,0 +1,97 @@
+"""Which passes may start, and what a pass does that may not any more."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.test import override_settings
+
+from tests.app.models import Item
+from tests.backfills.sweeping import declare, handled, ledger, sweep
+from tests.declaring import refused
+from tests.working import row, run_due
+from ultimat3_jobs.models import Backfill as Ledger
+
+pytestmark = pytest.mark.usefixtures("queue")
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def items(queue: None) -> None:
+    Item.objects.bulk_create(Item(number=number) for number in range(4))
+
+
+def test_a_completed_backfill_is_not_swept_again_unless_forced() -> None:
+    backfill = declare(None, Item)
+    first = sweep(backfill)
+
+    refused("X_BACKFILL_APPLIED", backfill.enqueue)
+    second = sweep(backfill, forced=True)
+
+    assert (handled(Item), Ledger.objects.count()) == ({2: 4}, 2)
+    assert (ledger(first).forced, ledger(second).forced) == (False, True)
+    assert ledger(second).outcome == "completed"
+
+
+def test_a_pass_that_comes_too_late_sweeps_nothing_and_is_no_failure() -> None:
+    backfill = declare(None, Item)
+    with transaction.atomic():
+        late = backfill.enqueue()  # staged: nobody knows of it yet
+    Ledger.objects.create(
+        run_id="0" * 32,
+        name="t.backfill",
+        table="app_item",
+        batch=1,
+        outcome="completed",
+        created_at=NOW,
+        updated_at=NOW,
+    )
+    run_due()
+
+    assert (row(late).state, handled(Item)) == ("done", {0: 4})
+    assert "had completed" in row(late).result["skipped"]
+    assert not Ledger.objects.filter(run_id=late.run_id).exists()
+
+
+@pytest.mark.parametrize("environment", ["", "production"])
+def test_a_wrong_environment_is_refused_before_the_enqueue_and_in_the_pass(environment: str) -> None:
+    backfill = declare(None, Item, environments=["staging"])
+    with override_settings(ULTIMAT3_JOBS={"ENVIRONMENT": environment}):
+        refused("X_BACKFILL_ENVIRONMENT", backfill.enqueue)
+    with override_settings(ULTIMAT3_JOBS={"ENVIRONMENT": "staging"}):
+        started = backfill.enqueue()
+    with override_settings(ULTIMAT3_JOBS={"ENVIRONMENT": environment}):
+        run_due()
+
+    dead = row(started)
+    assert (dead.state, dead.stop, handled(Item)) == ("dead", "terminal", {0: 4})
+    assert "X_BACKFILL_ENVIRONMENT" in dead.last_error
+
+
+def test_a_migration_that_is_not_applied_is_refused() -> None:
+    refused("X_BACKFILL_MIGRATION_PENDING", declare(None, Item, requires=("catalogs", "0999_none")).enqueue)
+
+    assert sweep(declare(None, Item, name="t.b", requires=("catalogs", "0001_initial"))).state == "done"
+
+
+@pytest.mark.parametrize("answer", [-1, None, True, False, float("nan"), 0.0, "0", object()])
+def test_a_count_that_is_none_completes_nothing(answer: Any) -> None:
+    done = sweep(declare(None, Item, count=lambda: answer))
+
+    assert (done.state, done.stop, ledger(done).outcome) == ("dead", "terminal", "")
+    assert "X_BACKFILL_COUNT_INVALID" in done.last_error
+
+
+def test_a_pass_that_leaves_rows_has_stalled_and_another_may_start() -> None:
+    left = iter([3, 0])
+    backfill = declare(None, Item, count=lambda: next(left))
+    done = sweep(backfill)
+
+    assert (done.state, ledger(done).outcome) == ("dead", "")
+    assert "X_BACKFILL_STALLED" in done.last_error
+    assert "3 are left" in done.last_error
+    again = sweep(backfill)
+    assert (again.state, ledger(again).outcome, handled(Item)) == ("done", "completed", {2: 4})
