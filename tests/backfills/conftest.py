@@ -12,8 +12,17 @@ from django.db import connection
 
 from tests.processes import Processes
 from tests.scratch_project import ScratchProject
+from ultimat3_jobs import registry
 
 DATABASE = "scratch_of_backfills"
+
+
+@pytest.fixture
+def nothing_declared(queue: None) -> None:
+    """A registry without the backfills that installed apps declare, until the end of the test."""
+    for name, one in [*registry._by_name.items()]:
+        if one.backfill is not None:
+            del registry._by_name[name]
 
 
 @pytest.fixture

@@ -67,6 +67,7 @@ EXAMPLES: dict[str, Any] = {
     "environment": "staging",
     "requested_by": "ann",
     "forced": False,
+    "with_window": True,
     "checksum": "c" * 64,
     "release": "1.0",
     "bound": "[1]",

@@ -304,10 +304,15 @@ def _passes(claim: Claim) -> Iterable[Case]:
     yield Case("open pass", "open_pass", {**run, **declared}, 1, frozenset(), returns=False)
     yield Case("start pass", "start_pass", {**run, **begun}, 0, ledger, returns=False)
     yield Case(
-        "progress pass", "progress_pass", {**run, "processed": 1, "total": 1, "batch": 1}, 0, ledger, returns=False
+        "progress pass", "progress_pass", {**run, "processed": 1, "total": 1, "batch": 1}, 0, ledger | ID, returns=False
     )
     yield Case("complete pass", "complete_pass", {**run, "processed": 1}, 0, ledger, returns=False)
     yield Case("pass controls", "pass_controls", run, 0, ledger)
+    yield Case("pause pass", "pause_pass", {**run, "by": "me", "reason": "why"}, 0, ledger)
+    yield Case("resume pass", "resume_pass", run, 0, ledger)
+    hours = {"rate": 1.0, "with_window": True, "window_start": None, "window_end": None}
+    yield Case("pace pass", "pace_pass", {**run, **hours}, 0, ledger)
+    yield Case("nudge", "nudge", {"id": claim.id.hex}, 1, ID)
     taken = {"key": "backfill:default:shop_order", "holder": claim.id.hex}
     yield Case("take table", "take_table", taken, 1, ID | {"x_job_leases_pkey"})
 

@@ -91,8 +91,8 @@ def stretch(rows: Rows, after: Key | None, bound: Key, length: int) -> Key:
     return ends[0] if ends else bound
 
 
-def read_page(rows: Rows, after: Key | None, until: Key, size: int) -> list[Model]:
-    """Read the next rows by key, locked until the transaction ends where they are to be.
+def page_of(rows: Rows, after: Key | None, until: Key, size: int) -> QuerySet[Any]:
+    """Return the next rows by key, locked until the transaction ends where they are to be.
 
     Args:
         rows: what is swept.
@@ -104,8 +104,13 @@ def read_page(rows: Rows, after: Key | None, until: Key, size: int) -> list[Mode
     if rows.locked is not None:
         # Not against new rows that refer to these: a sweep changes no key.
         page = page.select_for_update(no_key=True, of=rows.locked)
+    return page[:size]
+
+
+def read_page(rows: Rows, after: Key | None, until: Key, size: int) -> list[Model]:
+    """Read the rows that `page_of` gives."""
     with _unsorted(rows):
-        return list(page[:size])
+        return list(page_of(rows, after, until, size))
 
 
 def up_to(queryset: QuerySet[Any], bound: Key) -> QuerySet[Any]:

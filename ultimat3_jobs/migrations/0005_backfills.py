@@ -11,6 +11,20 @@ class Migration(migrations.Migration):
     dependencies = [("ultimat3_jobs", "0004_steps")]
 
     operations = [
+        migrations.AddField("backfill", "pause_reason", models.CharField(db_default="", max_length=255)),
+        migrations.AddField("backfill", "began_with", models.BigIntegerField(db_default=0)),
+        migrations.AlterModelOptions(
+            name="backfill",
+            options={
+                "ordering": ["-created_at"],
+                "permissions": [
+                    ("pause_backfill", "Can pause, resume and pace passes of backfills"),
+                    ("start_backfill", "Can start passes of backfills"),
+                ],
+                "verbose_name": "pass of a backfill",
+                "verbose_name_plural": "backfills",
+            },
+        ),
         AddIndexOnline(
             model_name="backfill",
             index=models.Index(fields=["name", "-created_at"], name="x_backfills_name"),

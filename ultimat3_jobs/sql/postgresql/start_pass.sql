@@ -3,6 +3,7 @@ UPDATE x_backfills AS b
 SET bound = CAST(:bound AS jsonb),
     total = CAST(:total AS bigint),
     processed = 0,
+    began_with = 0,
     estimated = CAST(:estimated AS boolean),
     checksum = :checksum,
     release = :release,

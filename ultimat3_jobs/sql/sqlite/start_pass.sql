@@ -3,6 +3,7 @@ UPDATE x_backfills
 SET bound = :bound,
     total = :total,
     processed = 0,
+    began_with = 0,
     estimated = :estimated,
     checksum = :checksum,
     release = :release,
