@@ -77,6 +77,7 @@ EXAMPLES: dict[str, Any] = {
     "holder": "0" * 32,
     "table": '"x_jobs"',
     "data": "{}",
+    "sort": "on",
 }
 
 
@@ -132,7 +133,7 @@ def test_every_word_in_a_statement_is_one_that_the_code_knows(vendor: str, name:
     known |= {*StepKind, *StepState, "payload", "published_at", "requested_at", "completed", "table", "worker"}
     kinds_of_history = {"failure", "retry"}
     words = set(re.findall(r"'([a-z][a-z_-]*)'", plain(sql.read(vendor, name))))
-    settings_of_the_server = {"idle_in_transaction_session_timeout", "max_wal_size"}
+    settings_of_the_server = {"idle_in_transaction_session_timeout", "max_wal_size", "enable_sort"}
 
     assert words <= {*known, *kinds_of_history, *settings_of_the_server, "now"}
 

@@ -240,6 +240,7 @@ def _signals() -> Iterable[Case]:
     yield Case("replica lag", "replica_lag", {}, 1, frozenset())
     yield Case("vacuum waiting", "vacuum_waiting", {"table": '"x_jobs"'}, 1, frozenset())
     yield Case("wal pressure", "wal_pressure", {}, 1, frozenset())
+    yield Case("let sort", "let_sort", {"sort": "on"}, 1, frozenset())
 
 
 def _outbox(pending: Sequence[str], published: Sequence[str]) -> Iterable[Case]:
