@@ -41,13 +41,15 @@ _READS = re.compile(
 
 
 class FencedTransaction:
-    """One durable transaction on the queue's database, kept whole until its fence.
+    """One durable transaction, on the queue's database unless another is named, kept whole until its fence.
 
     Args:
         driver: the queue.
         job: whose body or step works in it.
         owner: what works in it, for messages: "the body of the atomic job shop.ship".
         is_committed: asks the queue, on a sound connection, whether the transaction is there.
+        alias: of another database.
+        elsewhere: what to write instead for what goes to another database: a fix.
 
     Attributes:
         landed: whether the fence held. The commit comes after it.
@@ -55,11 +57,22 @@ class FencedTransaction:
             session is gone.
     """
 
-    def __init__(self, driver: Driver, job: ClaimedJob, *, owner: str, is_committed: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        job: ClaimedJob,
+        *,
+        owner: str,
+        is_committed: Callable[[], bool],
+        alias: str | None = None,
+        elsewhere: str = "run.step(name, fn)  # a plain step for what goes to another database: at least once",
+    ) -> None:
         self._driver = driver
+        self._elsewhere = elsewhere
         self._job = job
         self._owner = owner
         self._ask = is_committed
+        self._on = alias
         self._alias, self._depth = "", 0
         self._session: object = None
         self.landed = self.replaced = False
@@ -75,12 +88,14 @@ class FencedTransaction:
             TransactionBroken: where what works in it would end it, or left a block of it open.
             StepNotAtomic: where it would write to another database.
         """
-        alias = queue_alias()
+        queue = queue_alias()
+        alias = self._on or queue
         process = os.getpid()
         try:
             with transaction.atomic(using=alias, durable=True):
                 # Before the body reads: SQLite refuses a transaction that has read and then comes to write.
-                self._driver.take_turn()
+                if alias == queue:
+                    self._driver.take_turn()
                 with self._kept_whole(alias), ExitStack() as watched:
                     if alone:
                         watched.enter_context(written_alone(alias, refuse=self._writes_elsewhere))
@@ -113,6 +128,14 @@ class FencedTransaction:
         self.landed = fence()
         return self.landed
 
+    def is_sound(self) -> bool:
+        """Whether what was written in the transaction so far will commit, where no statement of its own is its fence.
+
+        After an error that was caught inside it, a commit rolls back and says nothing of it.
+        """
+        connection = connections[self._alias]
+        return connection.connection is self._session and not connection.needs_rollback and connection.is_usable()
+
     @contextmanager
     def _kept_whole(self, alias: str) -> Iterator[None]:
         """Keep the body from ending the transaction: what it wrote would be there without the fence, or the reverse."""
@@ -127,7 +150,7 @@ class FencedTransaction:
     def _writes_elsewhere(self, other: str) -> StepNotAtomic:
         return StepNotAtomic(
             f"{self._owner} writes to {other!r}, which does not commit with the queue's database {self._alias!r}",
-            fix=f"run.step(name, fn)  # a plain step for what goes to {other!r}: at least once",
+            fix=self._elsewhere,
         )
 
     def _broken(self, what: str) -> TransactionBroken:

@@ -221,7 +221,7 @@ def test_passes_of_names_that_nobody_declares_any_more_are_told_too() -> None:
 
 def test_a_list_goes_on_page_by_page_the_newest_first() -> None:
     rows = [a_pass("done", outcome="completed").run_id for _ in range(6)]
-    rows.append(declare(None, Item).enqueue().id)
+    rows.append(declare(None, Item).enqueue(forced=True).id)
     rows.append(a_pass("done", "t.other", outcome="completed").run_id)
     found: list[UUID] = []
     page = list_passes(limit=3)

@@ -314,7 +314,13 @@ def _passes(claim: Claim) -> Iterable[Case]:
     yield Case("pace pass", "pace_pass", {**run, **hours}, 0, ledger)
     yield Case("nudge", "nudge", {"id": claim.id.hex}, 1, ID)
     taken = {"key": "backfill:default:shop_order", "holder": claim.id.hex}
-    yield Case("take table", "take_table", taken, 1, ID | {"x_job_leases_pkey"})
+    leases = frozenset({"x_job_leases_pkey"})
+    yield Case("take table", "take_table", taken, 1, ID | leases)
+    silent = frozenset({"x_job_leases_workers"})
+    worker = {"key": "worker:w", "worker": "w", "lease": 30.0, "data": "{}"}
+    yield Case("be present", "be_present", worker, 1, frozenset(), returns=False)
+    yield Case("leave", "leave", {"key": "worker:w"}, 0, leases | silent, returns=False)
+    yield Case("forget workers", "forget_workers", {"limit": 100}, 0, silent | leases, returns=False)
 
 
 def _claims() -> Iterable[Case]:

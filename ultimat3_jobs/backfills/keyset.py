@@ -49,7 +49,7 @@ class Keys:
             BackfillSourceInvalid: where it does not come back as it was.
         """
         values = tuple(key) if self._composite else (key,)
-        stored: StoredKey = [value if type(value) is int else _text(value) for value in values]
+        stored = _plain(values)
         if self.load(stored) != key:
             raise BackfillSourceInvalid(
                 f"the primary key of {self._model.__name__} ({', '.join(type(one).__name__ for one in self._columns)}) "
@@ -62,12 +62,14 @@ class Keys:
         """Return a kept key as Python has it."""
         try:
             values = tuple(column.to_python(value) for column, value in zip(self._columns, stored, strict=True))
-        except (ValidationError, ValueError) as error:
+        except (ValidationError, ValueError, TypeError):
+            values = ()
+        if _plain(values) != list(stored):  # text that looks like a number, say, is of another order
             raise BackfillSourceInvalid(
                 f"the cursor of a pass over {self._model.__name__} is {list(stored)!r}, which is none of its primary "
                 "keys: was the key of the model changed since?",
                 fix=f"{backfill_command(self._backfill, '--write')}  # a new pass, once this one is cancelled",
-            ) from error
+            )
         return values if self._composite else values[0]
 
 
@@ -129,6 +131,10 @@ def _target(field: Any) -> Any:
     while field.remote_field is not None:
         field = field.target_field
     return field
+
+
+def _plain(values: Sequence[Any]) -> StoredKey:
+    return [int(value) if isinstance(value, int) and not isinstance(value, bool) else _text(value) for value in values]
 
 
 def _text(value: Any) -> str:

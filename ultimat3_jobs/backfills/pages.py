@@ -19,6 +19,7 @@ from ultimat3_jobs.backfills import cursor as cursors
 from ultimat3_jobs.backfills import ledger
 from ultimat3_jobs.backfills.keyset import Keys, StoredKey, read_page
 from ultimat3_jobs.control import Suspended
+from ultimat3_jobs.errors import TransactionBroken
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.records import Suspension
 from ultimat3_jobs.transactions import AGAIN, LONGEST_PAUSE, TRIES, FencedTransaction, sqlstate
@@ -92,6 +93,7 @@ class Pages:
             self._steps.job,
             owner=f"a page of backfill {self._backfill.name}",
             is_committed=lambda: self._is_there(moved),
+            elsewhere="atomic=False  # in the declaration: what a page writes elsewhere happens at least once",
         )
         with one.open(alone=True):
             moved = self._handle(cursor, until, size)
@@ -105,8 +107,24 @@ class Pages:
         return moved
 
     def _before_the_cursor(self, cursor: Cursor, until: StoredKey, size: int) -> Cursor:
-        with transaction.atomic(using=self._rows.alias, durable=True):
+        owner = f"a page of backfill {self._backfill.name}"
+        one = FencedTransaction(
+            # Whether it is there is never asked: a page of which that is not known is handled again.
+            self._steps.driver,
+            self._steps.job,
+            owner=owner,
+            is_committed=lambda: False,
+            alias=self._rows.alias,
+        )
+        with one.open():
             moved = self._handle(cursor, until, size)
+            # Or the cursor would move behind a page that is not there.
+            if not one.end_with(one.is_sound):
+                raise TransactionBroken(
+                    f"{owner} caught an error of the database, and its transaction cannot commit; what it wrote is "
+                    "undone",
+                    fix="with transaction.atomic(): ...  # around what may fail, inside the try",
+                )
         with transaction.atomic(using=queue_alias()):
             if not self._write(moved):
                 self._steps.landed(None)
@@ -126,7 +144,8 @@ class Pages:
 
     def _call(self, cursor: Cursor, rows: list[Any], found: list[Any]) -> None:
         try:
-            self._steps.timed(f"page {cursor.pages + 1}", self._plainly, (self._run, rows))
+            with self._steps.refused_inside(f"a page of backfill {self._backfill.name}"):
+                self._steps.timed(f"page {cursor.pages + 1}", self._plainly, (self._run, rows))
         except Exception as error:
             with suppress(Exception):  # an exception can refuse even this
                 error.add_note(f"its rows: {self._rows.table} with the keys {found[0]!r} to {found[-1]!r}")

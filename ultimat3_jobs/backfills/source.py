@@ -63,7 +63,8 @@ def open_rows(backfill: BackfillDefinition) -> Rows:
     _check(backfill, queryset)
     return Rows(
         queryset=queryset,
-        everything=queryset.model._base_manager.using(alias),
+        # Of no manager: one may hide rows.
+        everything=QuerySet(queryset.model, using=alias),
         alias=alias,
         in_one=backfill.atomic and alias == queue_alias(),
         locked=_locked(queryset.model) if backfill.lock else None,
@@ -81,7 +82,10 @@ def _check(backfill: BackfillDefinition, queryset: QuerySet[Any]) -> None:
         "has a window function, whose rows cannot be locked": any(
             annotation.contains_over_clause for annotation in query.annotations.values()
         ),
-        "is ordered, and a sweep goes in the order of the primary key": query.order_by or query.extra_order_by,
+        "is ordered, and a sweep goes in the order of the primary key": (
+            query.order_by or query.extra_order_by or not query.standard_ordering
+        ),
+        "skips rows that others have locked, which would then never be handled": query.select_for_update_skip_locked,
         "gives values instead of model instances": not issubclass(queryset._iterable_class, ModelIterable),
         f"joins {joined}, which can give a row twice": joined,
     }

@@ -107,6 +107,7 @@ class Steps:
         self.deadline = deadline
         self._trace = Trace(driver, job.run_id, job=job.name)
         self._unwritten: list[StepRecord] = []
+        self._inside = ""
         self.lost = False
         self.pending: Suspension | None = None
 
@@ -207,6 +208,11 @@ class Steps:
 
     def require_a_place(self, what: str, *, atomic: bool = False) -> None:
         """Refuse what the transaction around it would undo, or make durable at another time than it says."""
+        if self._inside:
+            raise StepInTransaction(
+                f"{what} of {self.job.name} was asked for inside {self._inside}, which is done whole or not at all",
+                fix="@job(...)  # for what needs steps: let the page enqueue a job that has them",
+            )
         if self._in_one:
             if not atomic:
                 raise StepNotAtomic(
@@ -220,6 +226,19 @@ class Steps:
                 "record would come and go with that transaction",
                 fix="call it outside the block; with atomic=True a step and its record are one transaction",
             )
+
+    @contextmanager
+    def refused_inside(self, what: str) -> Iterator[None]:
+        """Refuse steps, sleeps and waits in the block.
+
+        Args:
+            what: the block, for messages.
+        """
+        self._inside = what
+        try:
+            yield
+        finally:
+            self._inside = ""
 
     def decode(self, codec: OutputCodec, stored: StoredStep) -> Any:
         """Return the recorded value.
