@@ -63,7 +63,7 @@ def typed(command: str) -> tuple[str, ...]:
         ("--all --try 3", "--try does not go with --all"),
         ("--all --wait", "--wait with --all goes with --write"),
         ("t.backfill --name x", "--name does not go with a name"),
-        ("t.backfill --status done", "--status does not go with a name"),
+        ("t.backfill --status failed", "--status does not go with a name"),
         ("t.backfill --force", "--force goes with --write"),
         ("t.backfill --try 3 --write", "--try changes nothing"),
         ("t.backfill --try 3 --wait", "--try changes nothing"),

@@ -111,7 +111,7 @@ def page_of(rows: Rows, after: Key | None, until: Key, size: int) -> QuerySet[An
 
 def read_page(rows: Rows, after: Key | None, until: Key, size: int) -> list[Model]:
     """Read the rows that `page_of` gives."""
-    with _unsorted(rows):
+    with unsorted(rows):
         return list(page_of(rows, after, until, size))
 
 
@@ -165,7 +165,7 @@ def _bound_parents(page: QuerySet[Any], after: Key | None, until: Key) -> QueryS
 
 
 @contextmanager
-def _unsorted(rows: Rows) -> Iterator[None]:
+def unsorted(rows: Rows) -> Iterator[None]:
     """Have the rows read in the order of their keys, whatever the statistics of the table say.
 
     Where they are behind, the planner may take a filter for one that leaves a handful of rows: it would read all that
