@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutations import (
     atomic,
+    controls,
     deadlines,
     desk,
     driver,
@@ -25,6 +26,7 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: tuple[Mutation, ...] = (
     *atomic.MUTATIONS,
+    *controls.MUTATIONS,
     *deadlines.MUTATIONS,
     *desk.MUTATIONS,
     *driver.MUTATIONS,

@@ -12,7 +12,6 @@ from enum import Enum, StrEnum
 from typing import Any, Final
 from uuid import UUID
 
-from django.apps import apps
 from django.db import transaction
 
 from ultimat3_jobs import registry
@@ -21,13 +20,15 @@ from ultimat3_jobs.backfills import ledger
 from ultimat3_jobs.backfills.gate import backfill_command, list_command
 from ultimat3_jobs.backfills.pacing import check_rate
 from ultimat3_jobs.backfills.pending import COMPLETED
-from ultimat3_jobs.backfills.source import open_rows
+from ultimat3_jobs.backfills.plan import rows_of
 from ultimat3_jobs.backfills.windows import Window, parse_window
 from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.drivers.database.repairs import MAX_ATTRIBUTION, log_repairs
 from ultimat3_jobs.errors import BackfillNotLive
+from ultimat3_jobs.models import Backfill, Job
 from ultimat3_jobs.sql import run
 from ultimat3_jobs.states import RETRYABLE
+from ultimat3_jobs.tenancy import as_tenant
 from ultimat3_jobs.text import bounded, command_line
 
 
@@ -158,31 +159,32 @@ class _Control:
 
     def _open(self, alias: str) -> str:
         """Return the name of the backfill; open the ledger's row where the pass has not begun."""
-        row = _model("Backfill").objects.using(alias).filter(pk=self.run_id).values_list("name").first()
+        row = Backfill.objects.using(alias).filter(pk=self.run_id).values_list("name").first()
         if row is not None:
             return str(row[0])
-        job = _model("Job").objects.using(alias).filter(pk=self.run_id).only("name", "input", "enqueued_by").first()
+        job = Job.objects.using(alias).filter(pk=self.run_id).only("name", "input", "tenant_id", "enqueued_by").first()
         found = None if job is None else registry.find(job.name)
         if job is None or found is None or found.backfill is None:
             what = "there is no job" if job is None else f"{job.name!r} is no backfill that the code here declares: job"
             raise BackfillNotLive(f"{what} {self.run_id}", fix=command_line("backfill", "--list"))
+        declared = found.backfill
         ledger.open_pass(
-            found.backfill,
+            declared,
             self.run_id,
-            table=open_rows(found.backfill).table,
+            table=as_tenant(job.tenant_id, lambda: rows_of(declared).table),
             forced=bool((job.input or {}).get("forced")),
             requested_by=job.enqueued_by,
         )
-        return found.backfill.name
+        return declared.name
 
     def _outcome(self, alias: str) -> str | None:
         outcome: str | None = (
-            _model("Backfill").objects.using(alias).filter(pk=self.run_id).values_list("outcome", flat=True).first()
+            Backfill.objects.using(alias).filter(pk=self.run_id).values_list("outcome", flat=True).first()
         )
         return outcome
 
     def _refusal(self, alias: str, name: str) -> BackfillNotLive:
-        state = _model("Job").objects.using(alias).filter(pk=self.run_id).values_list("state", flat=True).first()
+        state = Job.objects.using(alias).filter(pk=self.run_id).values_list("state", flat=True).first()
         asked = f"cannot {self.kind} the pass {self.run_id} of backfill {name!r}"
         if self._outcome(alias) == COMPLETED:
             return BackfillNotLive(f"{asked}: it has completed", fix=list_command(name))
@@ -192,8 +194,3 @@ class _Control:
             f"{asked}: {'its job has been deleted' if state is None else f'it is {state}'}",
             fix=backfill_command(name, "--write"),
         )
-
-
-def _model(name: str) -> Any:
-    # The package is imported before the apps are loaded.
-    return apps.get_model("ultimat3_jobs", name)

@@ -31,6 +31,7 @@ from ultimat3_jobs.moments import instant
 from ultimat3_jobs.settings import get_settings
 from ultimat3_jobs.sql import run
 from ultimat3_jobs.states import State
+from ultimat3_jobs.tenancy import as_tenant
 
 MOST = 99
 """Percent that a pass shows at most before it has completed: its last page is not yet its end."""
@@ -301,11 +302,12 @@ def _waits_for(job: Job) -> str:
 
 
 def _checksum(name: str) -> str | None:
-    declared = _of_backfill(name)
-    if declared is None:
+    job = registry.find(name)
+    if job is None or job.backfill is None:
         return None
+    declared = job.backfill
     with suppress(Exception):  # a source is code of the project's: what it raises is told where it is swept
-        return checksum(declared, open_rows(declared).queryset)
+        return as_tenant(named(job).tenant, lambda: checksum(declared, open_rows(declared).queryset))
     return None
 
 

@@ -18,6 +18,7 @@ from ultimat3_jobs.inspection.preview import preview
 from ultimat3_jobs.inspection.staged import WHICH, list_staged
 from ultimat3_jobs.inspection.steps import MAX_STEPS, MAX_STEPS_SHOWN
 from ultimat3_jobs.inspection.story import tell
+from ultimat3_jobs.management import steering
 from ultimat3_jobs.management.reporting import Parser, Refused, ReportingCommand, add_json, limit, storable
 from ultimat3_jobs.states import LIVE, RETRYABLE, State
 
@@ -31,7 +32,7 @@ _MAY = {"retry": RETRYABLE, "cancel": LIVE}
 
 
 class Command(ReportingCommand):
-    help = "Shows jobs and mends them: ls, show, retry, cancel."
+    help = "Shows jobs and mends them: ls, show, retry, cancel; and passes of backfills: pause, resume, pace."
 
     def __init__(
         self, stdout: Any = None, stderr: Any = None, no_color: bool = False, force_color: bool = False
@@ -79,6 +80,8 @@ class Command(ReportingCommand):
         retry.add_argument(
             "--preview", action="store_true", help="with ids: show what would be skipped and what done again"
         )
+
+        self._parsers |= steering.add_arguments(actions, reason=_reason)
 
     def answer(self, options: dict[str, Any]) -> None:
         getattr(self, f"_{options['action']}")(options)
@@ -146,6 +149,24 @@ class Command(ReportingCommand):
 
     def _cancel(self, options: dict[str, Any]) -> None:
         self._repair("cancel", options)
+
+    def _pause(self, options: dict[str, Any]) -> None:
+        self._steer("pause", options)
+
+    def _resume(self, options: dict[str, Any]) -> None:
+        self._steer("resume", options)
+
+    def _pace(self, options: dict[str, Any]) -> None:
+        if steering.changes_nothing(options):
+            self._parsers["pace"].error("give --rate, --window or --no-window")
+        self._steer("pace", options)
+
+    def _steer(self, action: str, options: dict[str, Any]) -> None:
+        done = steering.steer(action, options, by=BY)
+        if options["json"]:
+            self.print_json(steering.as_json(done))
+        else:
+            self.print_text(terminal.safe(steering.told(done)))
 
     def _repair(self, action: str, options: dict[str, Any]) -> None:
         filters = _filters(options)

@@ -1,7 +1,6 @@
 -- Writes down in the ledger what a pass is about to sweep, and by which code.
 UPDATE x_backfills AS b
 SET bound = CAST(:bound AS jsonb),
-    processed = 0,
     total = CAST(:total AS bigint),
     processed = 0,
     began_with = 0,
