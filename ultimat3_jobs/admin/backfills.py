@@ -93,6 +93,10 @@ class StartForm(ReasonForm):
         required=False, label="By force", help_text="Sweep all of it again although a pass has completed."
     )
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["reason"].help_text = "Kept in the admin's log."
+
 
 PAUSE = Repair("pause", "Paused", partial(_each, controls.pause), "A paused pass rests before its next page.")
 RESUME = Repair("resume", "Resumed", partial(_each, controls.resume), "It goes on from its last page.")
@@ -298,7 +302,7 @@ class BackfillAdmin(RepairingAdmin):
             return HttpResponseRedirect(request.get_full_path())
         for warning in warnings:
             self.message_user(request, printable(warning), messages.WARNING)
-        told = f"{backfill.name}: pass {queued.id} is queued, for a worker to sweep"
+        told = f"{backfill.name}: pass {queued.id} is on its way to the queue, for a worker to sweep"
         self.message_user(request, printable(told), messages.SUCCESS)
         return HttpResponseRedirect(self.list_url())
 
