@@ -201,7 +201,12 @@ class TestRefused:
     def test_an_app_that_is_not_installed_is_refused(self) -> None:
         assert refused("nope", "a") == "No installed app with label 'nope'. Is INSTALLED_APPS right?"
 
-    def test_an_app_of_the_environment_is_refused(self) -> None:
+    def test_an_app_of_the_environment_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        # Not where it is: without the guard, the file would be there from then on.
+        folder = tmp_path / "site-packages" / "auth"
+        folder.mkdir(parents=True)
+        monkeypatch.setattr(apps.get_app_config("auth"), "path", str(folder))
+
         assert refused("auth", "a").startswith("the app auth is installed in ")
         assert "--model auth.Model" in refused("auth", "a")
 

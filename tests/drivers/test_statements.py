@@ -76,6 +76,8 @@ EXAMPLES: dict[str, Any] = {
     "processed": 5,
     "holder": "0" * 32,
     "table": '"x_jobs"',
+    "data": "{}",
+    "sort": "on",
 }
 
 
@@ -128,10 +130,10 @@ def test_a_statement_is_known_to_its_database(transactional_db: None, vendor: st
 @pytest.mark.parametrize(("vendor", "name"), BOTH)
 def test_every_word_in_a_statement_is_one_that_the_code_knows(vendor: str, name: str) -> None:
     known = {*State, *Stop, *NackKind, *LapseKind, *OutboxEntry.Kind.values, *OutboxEntry.Outcome.values}
-    known |= {*StepKind, *StepState, "payload", "published_at", "requested_at", "completed", "table"}
+    known |= {*StepKind, *StepState, "payload", "published_at", "requested_at", "completed", "table", "worker"}
     kinds_of_history = {"failure", "retry"}
     words = set(re.findall(r"'([a-z][a-z_-]*)'", plain(sql.read(vendor, name))))
-    settings_of_the_server = {"idle_in_transaction_session_timeout", "max_wal_size"}
+    settings_of_the_server = {"idle_in_transaction_session_timeout", "max_wal_size", "enable_sort"}
 
     assert words <= {*known, *kinds_of_history, *settings_of_the_server, "now"}
 

@@ -48,6 +48,7 @@ class Demo:
             "LOG_LEVEL": "INFO",
             # A part of the catalogs shows what all of them do; what a killed worker held is taken over soon.
             "DEMO_GROUPS": ",".join(FEW),
+            "DEMO_BATCH": "10",
             "DEMO_LEASE": "1500ms",
             "DEMO_RENEWAL": "500ms",
         }

@@ -240,6 +240,7 @@ def _signals() -> Iterable[Case]:
     yield Case("replica lag", "replica_lag", {}, 1, frozenset())
     yield Case("vacuum waiting", "vacuum_waiting", {"table": '"x_jobs"'}, 1, frozenset())
     yield Case("wal pressure", "wal_pressure", {}, 1, frozenset())
+    yield Case("let sort", "let_sort", {"sort": "on"}, 1, frozenset())
 
 
 def _outbox(pending: Sequence[str], published: Sequence[str]) -> Iterable[Case]:
@@ -313,7 +314,13 @@ def _passes(claim: Claim) -> Iterable[Case]:
     yield Case("pace pass", "pace_pass", {**run, **hours}, 0, ledger)
     yield Case("nudge", "nudge", {"id": claim.id.hex}, 1, ID)
     taken = {"key": "backfill:default:shop_order", "holder": claim.id.hex}
-    yield Case("take table", "take_table", taken, 1, ID | {"x_job_leases_pkey"})
+    leases = frozenset({"x_job_leases_pkey"})
+    yield Case("take table", "take_table", taken, 1, ID | leases)
+    silent = frozenset({"x_job_leases_workers"})
+    worker = {"key": "worker:w", "worker": "w", "lease": 30.0, "data": "{}"}
+    yield Case("be present", "be_present", worker, 1, frozenset(), returns=False)
+    yield Case("leave", "leave", {"key": "worker:w"}, 0, leases | silent, returns=False)
+    yield Case("forget a worker", "forget_worker", {}, 0, silent | leases)
 
 
 def _claims() -> Iterable[Case]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import inspect
 import logging
 import random
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from django.db import OperationalError, transaction
@@ -49,6 +50,7 @@ class Pages:
         self._keys = keys
         self._run = run
         self._steps = steps
+        self._found: list[Any] = []  # the keys of the rows of the page that is being handled
 
     def land(self, cursor: Cursor, until: StoredKey, size: int) -> Cursor:
         """Handle the next page and return how far the pass is then.
@@ -67,7 +69,8 @@ class Pages:
         handle = self._with_the_cursor if self._rows.in_one else self._before_the_cursor
         for left in reversed(range(TRIES)):
             try:
-                return handle(cursor, until, size)
+                with self._naming_rows():
+                    return handle(cursor, until, size)
             except OperationalError as error:
                 if not left or sqlstate(error) not in AGAIN:
                     raise
@@ -134,21 +137,26 @@ class Pages:
         after = None if cursor.at is None else self._keys.load(cursor.at)
         rows = read_page(self._rows, after, self._keys.load(until), size)
         # Before the handler, which may do to its rows whatever it likes.
-        found = [row.pk for row in rows]
+        found = self._found = [row.pk for row in rows]
         # Where there may be more rows in the stretch, it goes on behind the last one.
         at = self._keys.store(found[-1]) if len(found) == size else until
         if rows:
-            self._call(cursor, rows, found)
+            with self._steps.refused_inside(f"a page of backfill {self._backfill.name}"):
+                self._steps.timed(f"page {cursor.pages + 1}", self._plainly, (self._run, rows))
             self._steps.check()
         return cursor.after(at, rows=len(rows), size=size)
 
-    def _call(self, cursor: Cursor, rows: list[Any], found: list[Any]) -> None:
+    @contextmanager
+    def _naming_rows(self) -> Iterator[None]:
+        """Have what is raised in the block, at the commit too, say which rows it was about."""
+        self._found = []
         try:
-            with self._steps.refused_inside(f"a page of backfill {self._backfill.name}"):
-                self._steps.timed(f"page {cursor.pages + 1}", self._plainly, (self._run, rows))
+            yield
         except Exception as error:
-            with suppress(Exception):  # an exception can refuse even this
-                error.add_note(f"its rows: {self._rows.table} with the keys {found[0]!r} to {found[-1]!r}")
+            if self._found:
+                with suppress(Exception):  # an exception can refuse even this
+                    keys = f"{self._found[0]!r} to {self._found[-1]!r}"
+                    error.add_note(f"its rows: {self._rows.table} with the keys {keys}")
             raise
 
     def _plainly(self, run: Run, rows: list[Any]) -> None:

@@ -13,7 +13,7 @@ from django.db import DatabaseError, OperationalError, connections, transaction
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills.facts import facts_of
 from ultimat3_jobs.backfills.gate import Verdict, judge
-from ultimat3_jobs.backfills.keyset import Key, Keys, StoredKey, last_key, page_of, stretch, up_to
+from ultimat3_jobs.backfills.keyset import Key, Keys, StoredKey, last_key, page_of, stretch, unsorted, up_to
 from ultimat3_jobs.backfills.pacing import Sizes
 from ultimat3_jobs.backfills.passes import named
 from ultimat3_jobs.backfills.source import Rows, open_rows
@@ -211,7 +211,7 @@ def _look(declared: BackfillDefinition, rows: Rows, size: int) -> Reach:
     pages = max(math.ceil(total / size), math.ceil(table_rows / (STRETCH * size)), 1)
     until = stretch(rows, None, bound, STRETCH * size)
     # A lock is asked for in a transaction alone; a plan takes none.
-    with transaction.atomic(using=rows.alias):
+    with transaction.atomic(using=rows.alias), unsorted(rows):
         page = page_of(rows, None, until, size)
         statement = page.explain().splitlines()
         scans = table_rows > STRETCH * size and _scans(page, rows.table)

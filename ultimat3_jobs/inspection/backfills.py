@@ -186,8 +186,9 @@ def tell_pass(run_id: UUID) -> PassReport | None:
         run_id: of its run, which is the id of its job.
     """
     alias = queue_alias()
-    row = Backfill.objects.using(alias).filter(pk=run_id).first()
+    # The job first: where it has ended well by then, the ledger has it.
     job = Job.objects.using(alias).filter(pk=run_id).first()
+    row = Backfill.objects.using(alias).filter(pk=run_id).first()
     if row is None and (job is None or _of_backfill(job.name) is None):
         return None
     return next(iter(_reports([(row, job)])), None)

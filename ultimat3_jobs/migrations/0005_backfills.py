@@ -29,4 +29,10 @@ class Migration(migrations.Migration):
             model_name="backfill",
             index=models.Index(fields=["name", "-created_at"], name="x_backfills_name"),
         ),
+        AddIndexOnline(
+            model_name="joblease",
+            index=models.Index(
+                condition=models.Q(("kind", "worker")), fields=["lease_key"], name="x_job_leases_workers"
+            ),
+        ),
     ]

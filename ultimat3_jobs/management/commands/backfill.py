@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import argparse
 import getpass
+import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
+from uuid import UUID
 
 from django.core.management.base import CommandParser
 
 from ultimat3_jobs.backfills.declare import Backfill
 from ultimat3_jobs.backfills.find import all_backfills, find_backfill
 from ultimat3_jobs.backfills.gate import backfill_command
+from ultimat3_jobs.backfills.passes import live_passes, named
+from ultimat3_jobs.backfills.pending import PassStatus, Status
 from ultimat3_jobs.backfills.plan import make_plan, start
 from ultimat3_jobs.backfills.trial import try_rows
 from ultimat3_jobs.enqueue import EnqueueResult
-from ultimat3_jobs.errors import BackfillApplied, BackfillEnvironment, BackfillRunning, JobsError
-from ultimat3_jobs.inspection import rehearsal, report, terminal
+from ultimat3_jobs.errors import BackfillApplied, BackfillEnvironment, BackfillNotLive, BackfillRunning, JobsError
+from ultimat3_jobs.inspection import backfill_lists, rehearsal, report, terminal
+from ultimat3_jobs.inspection.backfills import PassReport, list_backfills, list_passes, pending
+from ultimat3_jobs.management.following import Follower, Screen
 from ultimat3_jobs.management.reporting import Parser, Refused, ReportingCommand, add_json, limit, storable
 from ultimat3_jobs.settings import get_settings
 
 BY = "manage.py backfill"
 LISTED = 50
 MOST_TRIED = 1_000
+DETACHED = 3
+"""Exit status where Ctrl-C ended the waiting alone."""
 MAX_BY = 255  # characters
 
 FORMS = {
@@ -74,7 +82,7 @@ class Command(ReportingCommand):
             help="with a name: handle N rows, show what would change, and undo it",
         )
         parser.add_argument("--name", dest="name_is", type=storable, help="with --list: of this name alone")
-        parser.add_argument("--status", type=storable, help="with --list: of this status alone")
+        parser.add_argument("--status", choices=[*Status], help="with --list: of this status alone")
         parser.add_argument("--limit", type=limit, help=f"with --list: at most so many (default: {LISTED})")
         add_json(parser)
 
@@ -102,12 +110,31 @@ class Command(ReportingCommand):
             self._parser.error("--wait with --all goes with --write")
         return form
 
+    def _list(self, options: dict[str, Any]) -> None:
+        found = list_backfills(options["name_is"] or "", options["status"] or "", options["limit"] or LISTED)
+        if options["json"]:
+            self.print_json({"backfills": backfill_lists.backfills_report(found)})
+        else:
+            self.print_text(backfill_lists.backfills(found))
+
+    def _pending(self, options: dict[str, Any]) -> None:
+        found = pending()
+        if options["json"]:
+            self.print_json(backfill_lists.pending_report(found))
+        else:
+            self.print_text(backfill_lists.pending(found))
+        if found.unswept:
+            count = len(found.unswept)
+            raise Refused(f"{count} backfill{'' if count == 1 else 's'} must be swept first")
+
     def _name(self, options: dict[str, Any]) -> None:
         backfill = find_backfill(options["backfill"])
         if options["write"]:
             self._write(backfill, options)
         elif options["try_rows"] is not None:
             self._try(backfill, options)
+        elif options["wait"]:
+            self._attach(backfill, options)
         else:
             self._plan(backfill, options)
 
@@ -133,26 +160,87 @@ class Command(ReportingCommand):
         started = _start(backfill, forced=options["force"])
         if started.refusal is not None:
             raise started.refusal
-        if options["json"]:
-            self.print_json({"started": _start_report(started)})
-        else:
+        if not options["json"]:
             self._print_start(started)
+        report_of = {"started": _start_report(started)}
+        if options["wait"]:
+            self._follow([started], report_of, options)
+        elif options["json"]:
+            self.print_json(report_of)
+
+    def _attach(self, backfill: Backfill, options: dict[str, Any]) -> None:
+        """Follow the live pass of a name; where none is, tell how the last one ended."""
+        live = list(live_passes([named(backfill.definition)]))
+        passes = live or [one.run_id for one in list_passes(backfill.name, limit=1).passes]
+        if not passes:
+            raise BackfillNotLive(
+                f"backfill {backfill.name!r} has no pass to wait for", fix=backfill_command(backfill.name, "--write")
+            )
+        self._follow_each([(backfill.name, passes[0])], {}, options)
+
+    def _follow(self, starts: list[Start], report_of: dict[str, Any], options: dict[str, Any]) -> None:
+        queued = [(one.name, one.queued.run_id) for one in starts if one.queued is not None]
+        self._follow_each(queued, report_of, options)
+
+    def _follow_each(self, passes: list[tuple[str, UUID]], report_of: dict[str, Any], options: dict[str, Any]) -> None:
+        """Follow passes to their ends, one after another.
+
+        Raises:
+            Refused: where one of them did not complete.
+        """
+        endings: list[PassReport] = []
+        for name, run_id in passes:
+            follower = Follower(name, run_id, None if options["json"] else self._screen())
+            try:
+                endings.append(follower.follow())
+            except KeyboardInterrupt:
+                follower.let_go()
+                self._detach(name, run_id, report_of, options)
+            if not options["json"]:
+                self.print_text(terminal.safe(backfill_lists.ending(endings[-1])))
+        if options["json"]:
+            self.print_json({**report_of, "passes": [backfill_lists.pass_report(one) for one in endings]})
+        failed = [one for one in endings if one.status is not PassStatus.COMPLETED]
+        if failed:
+            raise Refused("\n".join(f"{terminal.safe(one.name)}: the pass {one.status.value}" for one in failed))
+
+    def _detach(self, name: str, run_id: UUID, report_of: dict[str, Any], options: dict[str, Any]) -> NoReturn:
+        command = backfill_command(name, "--wait")
+        if options["json"]:
+            self.print_json({**report_of, "detached": str(run_id), "command": command})
+        else:
+            self.print_text(f"The pass {run_id} goes on. To come back to it:")
+            self.print_text(f"    {terminal.safe(command)}")
+        sys.exit(DETACHED)
+
+    def _screen(self) -> Screen:
+        return Screen(self.print_text, self._draw if self.stdout.isatty() else None)
+
+    def _draw(self, line: str) -> None:
+        # To the line's beginning, and what was there before is cleared.
+        self.stdout.write(f"\r\x1b[K{line}", ending="")
+        self.stdout.flush()
 
     def _all(self, options: dict[str, Any]) -> None:
         backfills = all_backfills()
-        if options["write"]:
-            starts = [_start(one, forced=False) for one in backfills]
-            if options["json"]:
-                self.print_json({"backfills": [_start_report(one) for one in starts]})
-            else:
-                for one in starts:
-                    self._print_start(one)
-        else:
-            starts = self._plan_all(backfills, options)
+        starts = self._start_all(backfills, options) if options["write"] else self._plan_all(backfills, options)
         if not backfills and not options["json"]:
             self.print_text("no installed app declares a backfill")
         if refusals := [one.refusal for one in starts if one.refusal is not None and not _is_quiet(one.refusal)]:
             raise Refused("\n".join(terminal.safe(str(one)) for one in refusals))
+
+    def _start_all(self, backfills: list[Backfill], options: dict[str, Any]) -> list[Start]:
+        starts = []
+        for backfill in backfills:
+            starts.append(_start(backfill, forced=False))
+            if not options["json"]:
+                self._print_start(starts[-1])
+        report_of = {"backfills": [_start_report(one) for one in starts]}
+        if options["wait"]:
+            self._follow(starts, report_of, options)
+        elif options["json"]:
+            self.print_json(report_of)
+        return starts
 
     def _plan_all(self, backfills: list[Backfill], options: dict[str, Any]) -> list[Start]:
         starts, reports = [], []
