@@ -49,6 +49,7 @@ class FencedTransaction:
         owner: what works in it, for messages: "the body of the atomic job shop.ship".
         is_committed: asks the queue, on a sound connection, whether the transaction is there.
         alias: of another database.
+        apart: the fix where it writes to another database `{other!r}`.
 
     Attributes:
         landed: whether the fence held. The commit comes after it.
@@ -64,12 +65,14 @@ class FencedTransaction:
         owner: str,
         is_committed: Callable[[], bool],
         alias: str | None = None,
+        apart: str = "run.step(name, fn)  # a plain step for what goes to {other!r}: at least once",
     ) -> None:
         self._driver = driver
         self._job = job
         self._owner = owner
         self._ask = is_committed
         self._on = alias
+        self._apart = apart
         self._alias, self._depth = "", 0
         self._session: object = None
         self.landed = self.replaced = False
@@ -163,7 +166,7 @@ class FencedTransaction:
             other = context["connection"].alias
             raise StepNotAtomic(
                 f"{self._owner} writes to {other!r}, which does not commit with the queue's database {self._alias!r}",
-                fix=f"run.step(name, fn)  # a plain step for what goes to {other!r}: at least once",
+                fix=self._apart.format(other=other),
             )
         return execute(sql, params, many, context)
 
