@@ -81,13 +81,17 @@ def as_text(document: dict[str, Any]) -> str:
     lines = [", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in document["machine"].items())]
     for one in document["databases"]:
         sizes = ", ".join(f"{name}: {size}" for name, size in one["sizes"].items())
-        lines += ["", f"{one['database']} ({sizes})", f"{'':22} {'median':>10} {'p95':>10} {'least':>10} {'most':>10}"]
+        lines += ["", f"{one['database']} ({sizes})", f"{'':32} {'median':>10} {'p95':>10} {'least':>10} {'most':>10}"]
         for name, figure in one["figures"].items():
             values = figure["values"]
             high = statistics.quantiles(values, n=20, method="inclusive")[-1] if len(values) > 1 else values[0]
             shown = (statistics.median(values), high, min(values), max(values))
-            lines.append(f"{name:22} {''.join(f'{value:>10,.0f} ' for value in shown)} {figure['unit']}")
+            lines.append(f"{name:32} {''.join(f'{_shown(value):>10} ' for value in shown)} {figure['unit']}")
     return "\n".join(lines)
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}"
 
 
 if __name__ == "__main__":

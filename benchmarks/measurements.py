@@ -41,6 +41,8 @@ class Sizes:
         steps: recorded in one long run.
         suspended: runs that sleep or wait while a worker looks for others.
         looks: of a worker.
+        swept: rows that a backfill goes through.
+        page: rows that it has in a page.
     """
 
     single: int = 400
@@ -51,6 +53,8 @@ class Sizes:
     steps: int = 10_000
     suspended: int = 100_000
     looks: int = 50
+    swept: int = 1_000_000
+    page: int = 1_000
 
 
 _numbers = itertools.count()

@@ -15,3 +15,15 @@ class Line(models.Model):
 
     def __str__(self) -> str:
         return str(self.number)
+
+
+class Post(models.Model):
+    """One row of a table that is swept."""
+
+    title = models.CharField(max_length=100)
+    slug = models.CharField(max_length=100, default="")
+    marked = models.BooleanField(default=False)
+    objects: ClassVar[models.Manager[Post]] = models.Manager()
+
+    def __str__(self) -> str:
+        return self.title

@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import django
 
+if TYPE_CHECKING:
+    from benchmarks.measurements import Sizes
+
 ONCE = ("steps", "idle")  # what takes long to prepare, and is measured over many steps or looks
+PAGES = {"page-start": "ms", "page-middle": "ms", "page-end": "ms"}
+SWEPT = {"by-hand": "rows/s", "sweep": "rows/s", "share": "%", **PAGES, "memory-start": "MiB", "memory-end": "MiB"}
 
 
 def measure(names: Sequence[str], *, tiny: bool) -> dict[str, Any]:
@@ -17,13 +22,12 @@ def measure(names: Sequence[str], *, tiny: bool) -> dict[str, Any]:
     from django.core.management import call_command
     from django.db import connection
 
-    from benchmarks import jobs, measurements, steps
+    from benchmarks import jobs, measurements, steps, sweeping
     from benchmarks.measurements import Sizes, drain, pick_up
 
     call_command("migrate", verbosity=0, interactive=False, run_syncdb=True)
-    sizes = (
-        Sizes(single=5, many=10, drained=10, picked=1, rounds=1, steps=20, suspended=20, looks=2) if tiny else Sizes()
-    )
+    few = Sizes(single=5, many=10, drained=10, picked=1, rounds=1, steps=20, suspended=20, looks=2, swept=50, page=10)
+    sizes = few if tiny else Sizes()
     known: dict[str, tuple[str, Callable[[Sizes], list[float]]]] = {
         "raw-insert": ("commits/s", measurements.raw_insert),
         "enqueue-outside": ("jobs/s", measurements.enqueue_outside),
@@ -48,18 +52,41 @@ def measure(names: Sequence[str], *, tiny: bool) -> dict[str, Any]:
         "idle-look-sleeping": ("us", steps.looks("promote", suspended="sleep")),
         "idle-look-waiting": ("us", steps.looks("promote", suspended="wait")),
     }
-    chosen = [name for name in known if not names or any(name.startswith(word) for word in names)]
-    figures: dict[str, Any] = {name: {"unit": known[name][0], "values": []} for name in chosen}
+    together: dict[str, tuple[dict[str, str], Callable[[Sizes], dict[str, list[float]]]]] = {
+        "backfill-update": ({"by-hand-keys": "rows/s", **SWEPT}, sweeping.against_hand("update", keys=True)),
+        "backfill-instances": (SWEPT, sweeping.against_hand("instances", part=0.1)),
+        "backfill-sparse": ({"passed": "rows/s", **PAGES}, sweeping.sparse),
+    }
+    measured: dict[str, tuple[dict[str, str], Callable[[Sizes], dict[str, list[float]]]]] = {
+        **{name: ({name: unit}, _alone(name, one)) for name, (unit, one) in known.items()},
+        **{
+            name: ({f"{name}-{figure}": unit for figure, unit in units.items()}, _named(name, one))
+            for name, (units, one) in together.items()
+        },
+    }
+    chosen = [name for name in measured if not names or any(name.startswith(word) for word in names)]
+    figures: dict[str, Any] = {
+        figure: {"unit": unit, "values": []} for name in chosen for figure, unit in measured[name][0].items()
+    }
     for turn in range(sizes.rounds):  # in turn: what else the machine does meets all of them
         for name in chosen:
             if turn and name.startswith(ONCE):
                 continue
             measurements.empty()
-            figures[name]["values"] += known[name][1](sizes)
+            for figure, values in measured[name][1](sizes).items():
+                figures[figure]["values"] += values
     with connection.cursor() as cursor:
         cursor.execute("SHOW server_version" if connection.vendor == "postgresql" else "SELECT sqlite_version()")
         version = f"{connection.display_name} {cursor.fetchone()[0]}"
     return {"database": version, "sizes": vars(sizes), "figures": figures}
+
+
+def _alone(name: str, one: Callable[[Sizes], list[float]]) -> Callable[[Sizes], dict[str, list[float]]]:
+    return lambda sizes: {name: one(sizes)}
+
+
+def _named(name: str, one: Callable[[Sizes], dict[str, list[float]]]) -> Callable[[Sizes], dict[str, list[float]]]:
+    return lambda sizes: {f"{name}-{figure}": values for figure, values in one(sizes).items()}
 
 
 if __name__ == "__main__":

@@ -90,3 +90,6 @@ DEMO_FOLDER = env.str("DEMO_FOLDER", default="")
 
 # The groups that the demo scans; empty means all that Django has. "redirects" is needed: it is the one rolled back.
 DEMO_GROUPS = env.list("DEMO_GROUPS", default=[])
+
+# Rows in one page of the backfill.
+DEMO_BATCH = env.int("DEMO_BATCH", default=500)

@@ -85,3 +85,4 @@ ULTIMAT3_JOBS: dict[str, Any] = {"POLL": "50ms", **env.json("TEST_JOBS_SETTINGS"
 
 DEMO_FOLDER = env.str("DEMO_FOLDER", default="")
 DEMO_GROUPS = env.list("DEMO_GROUPS", default=[])
+DEMO_BATCH = 10

@@ -19,7 +19,7 @@ from django.test import override_settings
 
 from tests.processes import ROOT_DIRECTORY, Processes
 from tests.scratch_project import ScratchProject
-from ultimat3_jobs import checks
+from ultimat3_jobs import NO_TENANT, backfill, checks
 from ultimat3_jobs.durations import parse_duration
 
 pytestmark = pytest.mark.django_db  # other checks ask the database what it can do
@@ -321,13 +321,33 @@ def test_w004_a_pool_that_is_too_small(project: Project, pool: Any) -> None:
         assert project.only(default=postgresql(pool=True)).id == "ultimat3_jobs.W004"
 
 
+@pytest.mark.usefixtures("isolated_registry")
+def test_w005_a_backfill_for_environments_where_nobody_says_which_this_is() -> None:
+    options: dict[str, Any] = {"tenant": NO_TENANT, "source": lambda: None}
+
+    def sweep(run: Any, rows: Any) -> None: ...
+
+    backfill(name="t.all", **options)(sweep)
+    assert ours({}) == []
+
+    def other(run: Any, rows: Any) -> None: ...
+
+    backfill(name="t.some", environments=["staging", "production"], **options)(other)
+
+    (message,) = ours({})
+    assert message.id == "ultimat3_jobs.W005"
+    assert "t.some" in message.msg
+    assert "t.all" not in message.msg
+    assert ours({"ENVIRONMENT": "staging"}) == []
+
+
 def test_every_check_is_in_the_documentation_and_is_tested_by_its_number() -> None:
     made = set(re.findall(r'id="(ultimat3_jobs\.[EW]\d+)"', Path(checks.__file__).read_text()))
     written = set(re.findall(r"`(ultimat3_jobs\.[EW]\d+)`", (ROOT_DIRECTORY / "docs" / "settings.md").read_text()))
     tested = re.findall(r"^def test_([ew]\d+)_", Path(__file__).read_text(), re.MULTILINE)
 
     assert made == written == {f"ultimat3_jobs.{number.upper()}" for number in tested}
-    assert len(made) == 12
+    assert len(made) == 13
 
 
 DEFAULT_PROJECT = """

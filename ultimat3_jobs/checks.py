@@ -18,6 +18,7 @@ from django.core.checks import CheckMessage, Error, Tags, Warning, register  # n
 from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from ultimat3_jobs import registry
 from ultimat3_jobs.durations import format_duration
 from ultimat3_jobs.errors import SettingsInvalid
 from ultimat3_jobs.settings import Settings, get_settings
@@ -65,6 +66,26 @@ def check_settings(**_: Any) -> list[CheckMessage]:
             )
         ]
     return []
+
+
+@register()
+def check_backfills(**_: Any) -> list[CheckMessage]:
+    """W005: backfills are meant for some environments, and nobody says which this one is: they are refused."""
+    settings = _settings()
+    if settings is None or settings.environment:
+        return []
+    declared = [one.backfill for one in registry.all_jobs() if one.backfill is not None]
+    meant = {one.name: one.environments[0] for one in declared if one.environments is not None}
+    if not meant:
+        return []
+    names, first = ", ".join(meant), next(iter(meant.values()))
+    return [
+        Warning(
+            f'ULTIMAT3_JOBS["ENVIRONMENT"] is not set, and these backfills are meant for some environments: {names}',
+            hint=f'ULTIMAT3_JOBS["ENVIRONMENT"] = {first!r}  # the name of this one',
+            id="ultimat3_jobs.W005",
+        )
+    ]
 
 
 @register()

@@ -27,12 +27,16 @@ class BackgroundLoop:
         name: of the loop, in logs.
         interval: seconds between passes that found nothing more to do.
         step: one pass; returns whether another should follow at once.
+        last: called in the thread when the loop ends, behind the last pass. Never raises.
     """
 
-    def __init__(self, name: str, *, interval: float, step: Callable[[], bool]) -> None:
+    def __init__(
+        self, name: str, *, interval: float, step: Callable[[], bool], last: Callable[[], None] | None = None
+    ) -> None:
         self.name = name
         self._interval = interval
         self._step = step
+        self._last = last
         self._wake = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=f"ultimat3_jobs.{name}", daemon=True)
@@ -79,6 +83,8 @@ class BackgroundLoop:
             if not more:
                 self._wake.wait(backoff or self._interval)
                 self._wake.clear()
+        if self._last is not None:
+            self._last()
         close_thread_connections()
 
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
-from django.db import NotSupportedError, models
+from django.apps import apps
+from django.db import NotSupportedError, connections, models, router
 from django.db.migrations.operations import AddIndex
-from django.db.migrations.operations.base import Operation
+from django.db.migrations.operations.base import Operation, OperationCategory
 from django.db.migrations.state import ProjectState
+
+from ultimat3_jobs.aliases import queue_alias
+from ultimat3_jobs.backfills.gate import backfill_command
+from ultimat3_jobs.backfills.pending import COMPLETED
+from ultimat3_jobs.errors import BackfillPending, DeclarationInvalid, MigrationMissing
+from ultimat3_jobs.text import MAX_NAME, command_line, is_label
 
 if TYPE_CHECKING:
     from django.db.backends.base.schema import BaseDatabaseSchemaEditor
@@ -18,6 +26,9 @@ if TYPE_CHECKING:
 LOCK_TIMEOUT = "60s"
 """How long a build waits for a lock or for older transactions to end. It keeps no writer waiting meanwhile, but it
 keeps vacuum and other migrations off the table."""
+
+MOST_COUNTED = 1_000
+"""Rows that are counted for a message: to count them all might take longer than the migration."""
 
 _VALIDITY = """
 SELECT i.indisvalid
@@ -58,6 +69,109 @@ class AddIndexOnline(AddIndex):
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
     ) -> None:
         _remove(self, schema_editor, from_state.apps.get_model(app_label, self.model_name), self.index)
+
+
+class RequireBackfill(Operation):
+    """Lets a migration go on only once a backfill has completed and none of its rows is left to handle.
+
+    It passes where the model has no rows, as in a fresh database. Elsewhere the ledger must hold a completed pass of
+    this name, and no row of the historical model may match `remaining`. It reads what has happened and no declaration,
+    so that it goes on working when the backfill's code is deleted. Backwards it does nothing.
+
+    The ledger is a table of this app: give the migration a dependency on `("ultimat3_jobs", "0005_backfills")`.
+
+    Args:
+        name: of the backfill, as it was declared when it was swept.
+        model: "app.Model", or "Model" of the migration's own app.
+        remaining: matches the rows that are not handled. Both questions end at the first row found; where none is,
+            the database has looked at every row unless an index fits.
+
+    Raises:
+        DeclarationInvalid: where one of these is nothing that it may be.
+    """
+
+    reduces_to_sql = False
+    reversible = True
+    elidable = False
+    category = OperationCategory.PYTHON
+
+    def __init__(self, name: str, *, model: str, remaining: models.Q) -> None:
+        if not is_label(name, MAX_NAME):
+            raise DeclarationInvalid(
+                f"RequireBackfill({name!r}) does not name a backfill", fix='RequireBackfill("rewrite-slugs", ...)'
+            )
+        if not isinstance(model, str) or not re.fullmatch(r"(\w+\.)?\w+", model):
+            raise DeclarationInvalid(
+                f"RequireBackfill({name!r}) has model={model!r}, which names no model", fix='model="blog.Post"'
+            )
+        if not isinstance(remaining, models.Q) or not remaining:
+            raise DeclarationInvalid(
+                f"RequireBackfill({name!r}) has remaining={remaining!r}, which does not say which rows are not handled",
+                fix='remaining=Q(slug="")',
+            )
+        self.name, self.model, self.remaining = name, model, remaining
+
+    def state_forwards(self, app_label: str, state: ProjectState) -> None:
+        pass
+
+    def database_forwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
+        """Look, and refuse where the migration must wait.
+
+        Raises:
+            BackfillPending: where no pass has completed, or rows are left.
+            MigrationMissing: where the ledger's table is not there.
+        """
+        from_state.clear_delayed_apps_cache()  # `remaining` may ask about any model
+        label, _, name = self.model.rpartition(".")
+        model = from_state.apps.get_model(label or app_label, name)
+        alias = schema_editor.connection.alias
+        # Of a proxy or an unmanaged model, too: its rows wait for the backfill like any.
+        if not router.allow_migrate_model(alias, model._meta.concrete_model or model):
+            return
+        # No manager of the model's, which might hide rows.
+        everything: models.QuerySet[models.Model] = models.QuerySet(model=model, using=alias).order_by()
+        left = everything.filter(self.remaining)
+        if not everything.exists():
+            return
+        completed = self._has_completed(alias)
+        if completed and not left.exists():
+            return
+        number = left.values("pk")[: MOST_COUNTED + 1].count()
+        counted = f"more than {MOST_COUNTED:,}" if number > MOST_COUNTED else f"{number:,}"
+        handled = "has completed" if completed else "has not completed"
+        raise BackfillPending(
+            f"the backfill {self.name!r} {handled} and {counted} rows of {model._meta.label} are not handled",
+            fix=backfill_command(self.name, "--write", *(("--force",) if completed else ()), "--wait"),
+        )
+
+    def database_backwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
+        pass
+
+    def describe(self) -> str:
+        return f"Require the backfill {self.name} of {self.model}"
+
+    @property
+    def migration_name_fragment(self) -> str:
+        return f"require_{re.sub(r'[^a-z0-9]+', '_', self.name.lower()).strip('_') or 'backfill'}"
+
+    def _has_completed(self, alias: str) -> bool:
+        ledger = apps.get_model("ultimat3_jobs", "Backfill")
+        table = ledger._meta.db_table
+        queue = queue_alias()
+        connection = connections[queue]
+        if table not in connection.introspection.table_names():
+            raise MigrationMissing(
+                f"RequireBackfill({self.name!r}) finds no table {table} in {queue!r}",
+                fix='dependencies = [("ultimat3_jobs", "0005_backfills")]  # in the migration that has it'
+                if queue == alias
+                else command_line("migrate", "ultimat3_jobs", "--database", queue),
+            )
+        found: bool = ledger._base_manager.using(queue).filter(name=self.name, outcome=COMPLETED).exists()
+        return found
 
 
 def _remove(

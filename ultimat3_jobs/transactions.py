@@ -49,7 +49,7 @@ class FencedTransaction:
         owner: what works in it, for messages: "the body of the atomic job shop.ship".
         is_committed: asks the queue, on a sound connection, whether the transaction is there.
         alias: of another database.
-        apart: the fix where it writes to another database `{other!r}`.
+        elsewhere: what to write instead for what goes to another database: a fix.
 
     Attributes:
         landed: whether the fence held. The commit comes after it.
@@ -65,14 +65,14 @@ class FencedTransaction:
         owner: str,
         is_committed: Callable[[], bool],
         alias: str | None = None,
-        apart: str = "run.step(name, fn)  # a plain step for what goes to {other!r}: at least once",
+        elsewhere: str = "run.step(name, fn)  # a plain step for what goes to another database: at least once",
     ) -> None:
         self._driver = driver
+        self._elsewhere = elsewhere
         self._job = job
         self._owner = owner
         self._ask = is_committed
         self._on = alias
-        self._apart = apart
         self._alias, self._depth = "", 0
         self._session: object = None
         self.landed = self.replaced = False
@@ -96,7 +96,9 @@ class FencedTransaction:
                 # Before the body reads: SQLite refuses a transaction that has read and then comes to write.
                 if alias == queue:
                     self._driver.take_turn()
-                with self._kept_whole(alias), self._nowhere_else(alias, alone):
+                with self._kept_whole(alias), ExitStack() as watched:
+                    if alone:
+                        watched.enter_context(written_alone(alias, refuse=self._writes_elsewhere))
                     yield
             leave_if_forked(process)  # a hook that ran after the commit may have forked
         # SystemExit and the like too: raised by a hook, they come after the commit.
@@ -139,36 +141,17 @@ class FencedTransaction:
         """Keep the body from ending the transaction: what it wrote would be there without the fence, or the reverse."""
         connection = connections[alias]
         self._alias, self._depth, self._session = alias, len(connection.atomic_blocks), connection.connection
-        with connection.execute_wrapper(self._refuse_its_end):
-            try:
-                yield
-            except BaseException as error:
-                # Or the end of our own block would be taken for that of one which the body left open.
-                while len(connection.atomic_blocks) > self._depth:
-                    connection.atomic_blocks[-1].__exit__(type(error), error, None)
-                raise
-
-    @contextmanager
-    def _nowhere_else(self, alias: str, alone: bool) -> Iterator[None]:
-        others: list[BaseDatabaseWrapper] = [one for one in connections.all() if alone and one.alias != alias]
-        with ExitStack() as watched:
-            for connection in others:
-                watched.enter_context(connection.execute_wrapper(self._refuse_writes))
+        with kept_whole(alias, refuse=self._ends_it):
             yield
 
-    def _refuse_its_end(self, execute: Any, sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
-        if _ENDS_THE_TRANSACTION.search(_text(sql)):
-            raise self._broken("would end the transaction that it shares with its fence, by a statement of its own")
-        return execute(sql, params, many, context)
+    def _ends_it(self) -> TransactionBroken:
+        return self._broken("would end the transaction that it shares with its fence, by a statement of its own")
 
-    def _refuse_writes(self, execute: Any, sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
-        if not _READS.match(_text(sql)):
-            other = context["connection"].alias
-            raise StepNotAtomic(
-                f"{self._owner} writes to {other!r}, which does not commit with the queue's database {self._alias!r}",
-                fix=self._apart.format(other=other),
-            )
-        return execute(sql, params, many, context)
+    def _writes_elsewhere(self, other: str) -> StepNotAtomic:
+        return StepNotAtomic(
+            f"{self._owner} writes to {other!r}, which does not commit with the queue's database {self._alias!r}",
+            fix=self._elsewhere,
+        )
 
     def _broken(self, what: str) -> TransactionBroken:
         return TransactionBroken(
@@ -187,6 +170,53 @@ class FencedTransaction:
             return self._ask()
         except Exception:
             return False
+
+
+@contextmanager
+def kept_whole(alias: str, *, refuse: Callable[[], Exception]) -> Iterator[None]:
+    """Keep work from ending the transaction that is open on a database by a statement of its own.
+
+    Args:
+        alias: of the database.
+        refuse: gives the exception to raise instead.
+    """
+    connection = connections[alias]
+    depth = len(connection.atomic_blocks)
+
+    def watch(execute: Any, sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
+        if _ENDS_THE_TRANSACTION.search(_text(sql)):
+            raise refuse()
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(watch):
+        try:
+            yield
+        except BaseException as error:
+            # Or the end of the caller's block would be taken for that of one which the work left open.
+            while len(connection.atomic_blocks) > depth:
+                connection.atomic_blocks[-1].__exit__(type(error), error, None)
+            raise
+
+
+@contextmanager
+def written_alone(alias: str, *, refuse: Callable[[str], Exception]) -> Iterator[None]:
+    """Refuse writes to all databases but one, for the length of the block and in this thread.
+
+    Args:
+        alias: of the one that may be written to.
+        refuse: gives the exception to raise, from the alias of another.
+    """
+
+    def watch(execute: Any, sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
+        if not _READS.match(_text(sql)):
+            raise refuse(context["connection"].alias)
+        return execute(sql, params, many, context)
+
+    with ExitStack() as watched:
+        for connection in connections.all():
+            if connection.alias != alias:
+                watched.enter_context(connection.execute_wrapper(watch))
+        yield
 
 
 DEADLOCK = "40P01"

@@ -44,9 +44,13 @@ class Finding(models.Model):
     problem = models.CharField(max_length=20, choices=Problem.choices)
     context = models.TextField(blank=True)
     message = models.TextField()
+    # How much there is to translate. The scans leave it empty, as they did before there was such a column: it is filled
+    # by the backfill in backfills.py.
+    words = models.PositiveIntegerField(null=True)
 
     class Meta:
         ordering: ClassVar[list[str]] = ["catalog_id", "line"]
+        indexes: ClassVar[list[models.Index]] = [models.Index(fields=["words"], name="catalogs_finding_words")]
 
     def __str__(self) -> str:
         return f"{self.catalog_id}:{self.line} {self.problem}"

@@ -11,7 +11,7 @@ from example_project.catalogs.commandlines import database_name, environment, ma
 from example_project.catalogs.report import DeadLetter, Language
 from example_project.catalogs.running import Outcome
 
-VERSION = 1
+VERSION = 2
 """Of the JSON object: it grows with a change that a reader of the old one would notice."""
 ADMIN_URL = "http://127.0.0.1:8000/admin/"
 
@@ -55,6 +55,7 @@ def as_document(outcome: Outcome) -> dict[str, Any]:
             "steps": report.published.steps,
             "suspended": report.published.suspended,
         },
+        "backfill": report.backfill and asdict(report.backfill),
         "languages": {
             "least_translated": [asdict(language) for language in report.least_translated],
             "most_translated": [asdict(language) for language in report.most_translated],
@@ -92,6 +93,7 @@ def _lines(document: Mapping[str, Any], outcome: Outcome) -> Iterator[str]:
     yield f"Outbox        {_counts(document['outbox'])}"
     yield f"Catalogs      {report.catalogs:,} with {report.messages:,} messages; {_counts(report.findings)}"
     yield from _publications(document["publications"])
+    yield from _backfill(document["backfill"])
     yield ""
     yield from _languages(report.least_translated, report.most_translated)
     yield ""
@@ -120,6 +122,18 @@ def _publications(published: Mapping[str, Any]) -> Iterator[str]:
         f"{published['suspended']:,} of them suspended meanwhile; "
         f"{published['more_than_once']:,} published more than once"
     )
+
+
+def _backfill(swept: Mapping[str, Any] | None) -> Iterator[str]:
+    if swept is None:
+        return
+    speed = "" if swept["rows_per_second"] is None else f", {swept['rows_per_second']:,} rows a second"
+    yield (
+        f"Backfill      {swept['name']}: {swept['outcome'] or 'not completed'}, {swept['processed']:,} of "
+        f"{swept['total'] or 0:,} rows in {swept['seconds']:,} s{speed}"
+    )
+    contract = "its contract is migrated" if swept["contracted"] else "its contract waits"
+    yield f"              {swept['words']:,} words to translate; {swept['left']:,} rows left, and {contract}"
 
 
 def _languages(least: list[Language], most: list[Language]) -> Iterator[str]:

@@ -8,15 +8,19 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
+from django.db import connection
+from django.db.migrations.recorder import MigrationRecorder
 from django.db.models import Count, F, QuerySet, Sum
 from django.utils.translation import get_language_info
 
 from example_project.catalogs import broken
+from example_project.catalogs.backfills import UNCOUNTED, count_words
 from example_project.catalogs.commandlines import manage
+from example_project.catalogs.counting import APP, CONTRACTED
 from example_project.catalogs.jobs import publish_catalog, scan_catalog
 from example_project.catalogs.models import Catalog, Entry, Finding, Publication
 from example_project.catalogs.staging import GROUP_ROLLED_BACK
-from ultimat3_jobs.models import Job, JobStep, OutboxEntry
+from ultimat3_jobs.models import Backfill, Job, JobStep, OutboxEntry
 from ultimat3_jobs.states import RETRYABLE, State
 
 SOURCE_LANGUAGE = "en"
@@ -86,6 +90,21 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
+class Swept:
+    """What the ledger says of the newest pass of the backfill, and what its rows say."""
+
+    name: str
+    outcome: str
+    processed: int
+    total: int | None
+    seconds: float
+    rows_per_second: float | None
+    left: int
+    words: int
+    contracted: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The whole picture."""
 
@@ -101,6 +120,7 @@ class Report:
     least_translated: list[Language]
     most_translated: list[Language]
     published: Published
+    backfill: Swept | None
     broken: list[BrokenOutcome]
     dead_letters: list[DeadLetter]
 
@@ -137,6 +157,7 @@ def read_report() -> Report:
         least_translated=ascending[:RANKED],
         most_translated=descending[:RANKED],
         published=read_published(),
+        backfill=read_backfill(),
         broken=[_outcome(one) for one in broken.ALL],
         dead_letters=read_dead_letters(),
     )
@@ -178,6 +199,25 @@ def read_published() -> Published:
         steps=steps.count(),
         # A wait whose event was there already began and ended at one moment: it let go of no worker.
         suspended=steps.filter(kind="wait", finished_at__gt=F("started_at")).values("run_id").distinct().count(),
+    )
+
+
+def read_backfill() -> Swept | None:
+    """Return what the ledger says of the newest pass over the findings; None where there was none."""
+    swept = Backfill.objects.filter(name=count_words.name).order_by("-created_at").first()
+    if swept is None:
+        return None
+    seconds = 0.0 if swept.finished_at is None else (swept.finished_at - swept.created_at).total_seconds()
+    return Swept(
+        name=swept.name,
+        outcome=swept.outcome,
+        processed=swept.processed,
+        total=swept.total,
+        seconds=round(seconds, 3),
+        rows_per_second=round(swept.processed / seconds, 1) if seconds else None,
+        left=Finding.objects.filter(UNCOUNTED).count(),
+        words=Finding.objects.aggregate(words=Sum("words", default=0))["words"],
+        contracted=(APP, CONTRACTED) in MigrationRecorder(connection).applied_migrations(),
     )
 
 

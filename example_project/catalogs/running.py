@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from example_project.catalogs import broken
+from example_project.catalogs.counting import contract, start_counting
 from example_project.catalogs.publishing import stage_publications
 from example_project.catalogs.report import Report, read_report
 from example_project.catalogs.sources import demo_folder
@@ -25,7 +26,7 @@ class Outcome:
 
 
 def run_demo(on_progress: Callable[[Standing], None], say: Callable[[str], None]) -> Outcome:
-    """Run the demo on a migrated database.
+    """Run the demo on a database that is migrated but for its contract.
 
     It can be killed at any point and run again: what is committed goes on from where it is.
 
@@ -36,6 +37,7 @@ def run_demo(on_progress: Callable[[Standing], None], say: Callable[[str], None]
     Raises:
         WorkerFailed: where the worker did not live through it.
         NothingMoves: where the jobs hang.
+        BackfillPending: where the backfill has not come to its end.
     """
     staged = stage_all()
     say(f"staged {sum(staged.staged.values())} scans")
@@ -46,6 +48,8 @@ def run_demo(on_progress: Callable[[Standing], None], say: Callable[[str], None]
         wait_until_final(worker, on_progress)
         # Only what was scanned can be published, so that these come in a second round.
         publications = stage_publications()
-        say(f"staged {publications} publications")
+        counting = start_counting()
+        say(f"staged {publications} publications{', and a backfill over what the scans found' if counting else ''}")
         wait_until_final(worker, on_progress)
+    contract()
     return Outcome(staged, publications, read_report(), str(worker.log))

@@ -1,4 +1,4 @@
-"""Waits until every scan and every publication has come to an end."""
+"""Waits until every scan, every publication and the backfill have come to an end."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from django.db.models import Count
 
 from example_project.catalogs import broken
+from example_project.catalogs.backfills import count_words
 from example_project.catalogs.jobs import publish_catalog, scan_catalog
 from example_project.catalogs.publishing import review_waiting
 from example_project.catalogs.staging import waiting_in_outbox
@@ -16,7 +17,7 @@ from example_project.catalogs.worker_process import WorkerProcess
 from ultimat3_jobs.models import Job
 from ultimat3_jobs.states import FINAL
 
-NAMES = (scan_catalog.name, publish_catalog.name)
+NAMES = (scan_catalog.name, publish_catalog.name, count_words.name)
 LOOK_EVERY = 0.2
 """Seconds between two looks at the tables."""
 STILL_FOR = 120.0

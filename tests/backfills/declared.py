@@ -11,6 +11,7 @@ def definition(**changes: Any) -> BackfillDefinition:
     """Return a declaration that asks for nothing, with these changes."""
     values: dict[str, Any] = {
         "name": "rewrite-slugs",
+        "aliases": (),
         "handler": lambda run, rows: None,
         "source": lambda: None,
         "batch": 1_000,

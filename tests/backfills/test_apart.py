@@ -176,7 +176,7 @@ def test_a_page_with_its_cursor_refuses_writes_elsewhere_and_one_apart_does_not(
     refused = sweep(declare(handler, Item, name="t.atomic", retry=Retry(attempts=1)))
     assert (refused.state, handled(Item), target.filter(note="copied").exists()) == ("dead", {0: 5}, False)
     assert "X_STEP_NOT_ATOMIC" in refused.last_error
-    assert "@backfill(atomic=False" in refused.last_error
+    assert "atomic=False" in refused.last_error
 
     done = sweep(declare(handler, Item, name="t.apart", atomic=False))
     assert (done.state, handled(Item), target.filter(note="copied").count()) == ("done", {1: 5}, 1)

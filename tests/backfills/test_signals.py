@@ -192,12 +192,16 @@ class TestVacuum:
             with transaction.atomic(), connection.cursor() as cursor:
                 cursor.execute(f"LOCK TABLE {TABLE} IN EXCLUSIVE MODE")
 
+        def waits() -> bool:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT FROM pg_locks WHERE relation = %s::regclass AND NOT granted", [TABLE])
+                return cursor.rowcount > 0
+
         def hold() -> Heard:
             with transaction.atomic(), connection.cursor() as cursor:
                 cursor.execute(f"LOCK TABLE {TABLE} IN SHARE UPDATE EXCLUSIVE MODE")
                 held.set()
-                waiting = "SELECT FROM pg_locks WHERE relation = %s::regclass AND NOT granted"
-                wait_for(lambda: cursor.execute(waiting, [TABLE]) or cursor.rowcount, "a lock waits")
+                wait_for(waits, "a lock waits")
                 return ask([VacuumWaiting()], "default", TABLE)
 
         assert in_threads(wait, hold)[1] == Heard()

@@ -11,7 +11,7 @@ from django.db.models.functions import RowNumber
 
 from tests.app.models import Cell, Item, Organization, Place, Restaurant, Token
 from tests.backfills.sweeping import declare, handled, ledger, sweep
-from tests.declaring import error_of
+from tests.declaring import error_of, refused
 from tests.working import row, run_due
 from ultimat3_jobs.models import JobStep
 
@@ -100,14 +100,20 @@ def test_rows_behind_the_bound_are_left_alone() -> None:
         (lambda: Item.objects.raw("SELECT 1"), "no queryset"),
     ],
 )
-def test_a_source_that_cannot_be_swept_is_refused_when_the_pass_starts(source: Any, why: str) -> None:
-    make_items(1)
+def test_a_source_that_cannot_be_swept_is_refused_before_anything_is_queued(source: Any, why: str) -> None:
+    error = refused("X_BACKFILL_SOURCE_INVALID", declare(None, Item, source=source).enqueue)
 
-    done = sweep(declare(None, Item, source=source))
+    assert why in error.cause
+
+
+def test_a_source_that_a_pass_cannot_sweep_ends_it_at_once() -> None:
+    make_items(1)
+    sources = iter([Item.objects.all(), Item.objects.all()[:5]])
+
+    done = sweep(declare(None, Item, source=lambda: next(sources)))
 
     assert (done.state, done.stop) == ("dead", "terminal")
     assert "X_BACKFILL_SOURCE_INVALID" in done.last_error
-    assert why in done.last_error
 
 
 @pytest.mark.parametrize(
@@ -168,4 +174,4 @@ def test_a_name_has_one_live_pass() -> None:
 
     error = error_of("X_BACKFILL_RUNNING", lambda: backfill.enqueue(forced=True))
 
-    assert str(first.id) in error.fix
+    assert str(first.id) in error.cause

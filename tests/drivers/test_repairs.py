@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from datetime import timedelta
 from typing import Any
 
@@ -11,10 +10,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from tests.drivers.factories import LONG_AGO, JobFactory, add_steps
+from tests.drivers.factories import LONG_AGO, JobFactory, add_copies, add_steps
 from tests.drivers.harness import DatabaseHarness
 from ultimat3_jobs.drivers.database import repairs
-from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.models import Job, JobAttempt, JobStep
 from ultimat3_jobs.records import CancelVerdict, Nack, RetryVerdict
 from ultimat3_jobs.testing.conformance.harness import FAILURE
@@ -95,16 +93,9 @@ def test_who_and_why_are_stored_whatever_they_are(harness: DatabaseHarness, repa
 
 @pytest.mark.parametrize(("state", "repair"), [("dead", "retry"), ("ready", "cancel")])
 def test_thousands_take_a_few_statements(harness: DatabaseHarness, state: str, repair: str) -> None:
-    ids = [JobFactory(state=state).id]
-    few = statements(lambda: getattr(harness.driver(), repair)(ids))
-    Job.objects.all().delete()
-    made = JobFactory.build(state=state)
-    rows = [copy(made) for _ in range(3_000)]  # to have the factory make each takes longer than all the rest
-    for number, row in enumerate(rows):
-        row.id = row.run_id = uuid7()
-        row.idempotency_key = f"copied-{number}"
-    Job.objects.bulk_create(rows)
-    ids = list(Job.objects.values_list("id", flat=True))
+    made = JobFactory(state=state)
+    ids = add_copies(made, 3_000)
+    few = statements(lambda: getattr(harness.driver(), repair)([made.id]))
 
     assert statements(lambda: getattr(harness.driver(), repair)(ids)) == few <= 6
     assert len(history()) == 3_001
@@ -193,14 +184,12 @@ def test_steps_are_forgotten_with_the_retry_or_not_at_all(
 
 
 def test_thousands_are_retried_from_a_step_in_a_few_statements(harness: DatabaseHarness) -> None:
-    jobs = JobFactory.build_batch(2_000, state="dead")
-    Job.objects.bulk_create(jobs)
-    for name, seq in (("reserve", 1), ("charge", 2)):
-        JobStep.objects.bulk_create(
-            JobStep(run_id=job.run_id, name=name, seq=seq, kind="step", state="done") for job in jobs
-        )
+    made = JobFactory(state="dead")
+    add_steps(made, "reserve", "charge")
+    ids = [made.id, *add_copies(made, 2_000)]
+    assert JobStep.objects.count() == 2 * len(ids)
 
-    assert statements(lambda: harness.driver().retry([job.id for job in jobs], from_step="charge")) <= 8
+    assert statements(lambda: harness.driver().retry(ids, from_step="charge")) <= 8
     assert set(JobStep.objects.values_list("name", flat=True)) == {"reserve"}
 
 

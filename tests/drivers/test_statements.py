@@ -17,7 +17,7 @@ from ultimat3_jobs.states import LIVE, RETRYABLE, WAITING, State, Stop
 
 NAMES = sql.names("postgresql")
 BOTH = [(vendor, name) for vendor in sql.VENDORS for name in sql.names(vendor)]
-LOOK_UPS_OF_A_KEY = ["holders", "retry", "release_keys_for"]
+LOOK_UPS_OF_A_KEY = ["holders", "live_passes", "retry", "release_keys_for"]
 
 # An example of every parameter: with these, each statement can be explained.
 EXAMPLES: dict[str, Any] = {
@@ -67,6 +67,7 @@ EXAMPLES: dict[str, Any] = {
     "environment": "staging",
     "requested_by": "ann",
     "forced": False,
+    "with_window": True,
     "checksum": "c" * 64,
     "release": "1.0",
     "bound": "[1]",
@@ -75,6 +76,8 @@ EXAMPLES: dict[str, Any] = {
     "processed": 5,
     "holder": "0" * 32,
     "table": '"x_jobs"',
+    "data": "{}",
+    "sort": "on",
 }
 
 
@@ -127,10 +130,10 @@ def test_a_statement_is_known_to_its_database(transactional_db: None, vendor: st
 @pytest.mark.parametrize(("vendor", "name"), BOTH)
 def test_every_word_in_a_statement_is_one_that_the_code_knows(vendor: str, name: str) -> None:
     known = {*State, *Stop, *NackKind, *LapseKind, *OutboxEntry.Kind.values, *OutboxEntry.Outcome.values}
-    known |= {*StepKind, *StepState, "payload", "published_at", "requested_at", "completed", "table"}
+    known |= {*StepKind, *StepState, "payload", "published_at", "requested_at", "completed", "table", "worker"}
     kinds_of_history = {"failure", "retry"}
     words = set(re.findall(r"'([a-z][a-z_-]*)'", plain(sql.read(vendor, name))))
-    settings_of_the_server = {"idle_in_transaction_session_timeout", "max_wal_size"}
+    settings_of_the_server = {"idle_in_transaction_session_timeout", "max_wal_size", "enable_sort"}
 
     assert words <= {*known, *kinds_of_history, *settings_of_the_server, "now"}
 

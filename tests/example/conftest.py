@@ -1,11 +1,13 @@
-"""The demo as a real process, on a database that nobody has migrated yet."""
+"""The demo as a real process, on a database of its own."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -35,7 +37,7 @@ execute_from_command_line(["manage.py", *sys.argv[2:]])
 
 
 class Demo:
-    """Starts the demo on a fresh database, and looks into its tables."""
+    """Starts the demo on a database of its own, and looks into its tables."""
 
     def __init__(self, folder: Path, url: str, database: BaseDatabaseWrapper) -> None:
         self.folder = folder
@@ -46,6 +48,7 @@ class Demo:
             "LOG_LEVEL": "INFO",
             # A part of the catalogs shows what all of them do; what a killed worker held is taken over soon.
             "DEMO_GROUPS": ",".join(FEW),
+            "DEMO_BATCH": "10",
             "DEMO_LEASE": "1500ms",
             "DEMO_RENEWAL": "500ms",
         }
@@ -116,32 +119,43 @@ def wait_until_ended(pid: int) -> None:
         raise
 
 
-@pytest.fixture
-def fresh_database(
-    tmp_path: Path, django_db_blocker: DjangoDbBlocker, vendor: str
-) -> Iterator[tuple[str, Callable[[], BaseDatabaseWrapper]]]:
-    """Make an empty database; yield its URL, and what opens a connection to it."""
-    opened: list[BaseDatabaseWrapper] = []
-    name = str(tmp_path / "fresh.sqlite3") if vendor == "sqlite" else f"demo_{uuid4().hex}"
+@contextmanager
+def own_database(folder: Path, *, like: str = "") -> Iterator[str]:
+    """Make a database for the length of the block, empty or a copy of the one of the name `like`; yield its name."""
+    if connection.vendor == "sqlite":
+        name = str(folder / "demo.sqlite3")
+        if like:
+            shutil.copy(like, name)
+        yield name
+        return
+    name = f"demo_{uuid4().hex}"
+    with connection._nodb_cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE {name} {f'TEMPLATE {like}' if like else ''}")
+    try:
+        yield name
+    finally:
+        with connection._nodb_cursor() as cursor:
+            cursor.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
-    def connect() -> BaseDatabaseWrapper:
-        opened.append(connection.copy())
-        opened[-1].settings_dict["NAME"] = name
-        return opened[-1]
 
-    with django_db_blocker.unblock():
-        if vendor == "sqlite":
-            yield f"sqlite:///{quote(name)}", connect
-        else:
-            with connection._nodb_cursor() as cursor:
-                cursor.execute(f"CREATE DATABASE {name}")
-            try:
-                yield _with_secret(os.environ["DATABASE_URL"], name), connect
-            finally:
-                with connection._nodb_cursor() as cursor:
-                    cursor.execute(f"DROP DATABASE {name} WITH (FORCE)")
-        for one in opened:
-            one.close()
+def url_of(name: str) -> str:
+    """Return what tells a process of a database."""
+    if connection.vendor == "sqlite":
+        return f"sqlite:///{quote(name)}"
+    return _with_secret(os.environ["DATABASE_URL"], name)
+
+
+@contextmanager
+def demo_on(name: str, folder: Path) -> Iterator[Demo]:
+    """Yield the demo on a database. What it leaves running is ended after the block."""
+    opened = connection.copy()
+    opened.settings_dict["NAME"] = name
+    demo = Demo(folder, url_of(name), opened)
+    try:
+        with demo.processes:
+            yield demo
+    finally:
+        opened.close()
 
 
 def _with_secret(url: str, name: str) -> str:
@@ -154,10 +168,27 @@ def _with_secret(url: str, name: str) -> str:
     return parts.geturl()
 
 
+@pytest.fixture(scope="session")
+def migrated(
+    tmp_path_factory: pytest.TempPathFactory, django_db_setup: None, django_db_blocker: DjangoDbBlocker
+) -> Iterator[str]:
+    """A database with the tables of the demo, to be copied: to make them takes about as long as the demo's work."""
+    folder = tmp_path_factory.mktemp("migrated")
+    with django_db_blocker.unblock(), own_database(folder) as name:
+        with demo_on(name, folder) as demo:
+            demo.processes.run("migrate", env=demo.environment)
+        yield name
+
+
 @pytest.fixture
-def demo(tmp_path: Path, fresh_database: tuple[str, Callable[[], BaseDatabaseWrapper]]) -> Iterator[Demo]:
-    """The demo on a fresh database. What it leaves running is ended after the test."""
-    url, connect = fresh_database
-    started = Demo(tmp_path, url, connect())
-    with started.processes:
+def demo(tmp_path: Path, migrated: str, django_db_blocker: DjangoDbBlocker) -> Iterator[Demo]:
+    """The demo on a database whose tables are there and empty."""
+    with django_db_blocker.unblock(), own_database(tmp_path, like=migrated) as name, demo_on(name, tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+def first_demo(tmp_path: Path, vendor: str, django_db_blocker: DjangoDbBlocker) -> Iterator[Demo]:
+    """The demo on a database that nobody has migrated yet."""
+    with django_db_blocker.unblock(), own_database(tmp_path) as name, demo_on(name, tmp_path) as started:
         yield started

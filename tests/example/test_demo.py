@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from example_project.catalogs import broken
+from example_project.catalogs.backfills import count_words
 from example_project.catalogs.parsing import read_catalog
 from example_project.catalogs.pipeline import NOBODY
 from example_project.catalogs.publishing import EARLY, EARLY_REVIEWER, LATE, LATE_REVIEWER, NEVER, REVIEW_WITHIN
@@ -26,6 +27,12 @@ FINISHED_ROWS = "SELECT id, state, attempt, finished_at FROM x_jobs ORDER BY id"
 GROUPS = find_in_django()
 SCANNED = {group: GROUPS[group] for group in FEW}
 CATALOGS = sum(len(sources) for group, sources in SCANNED.items() if group != GROUP_ROLLED_BACK)
+FINDINGS = sum(
+    len(read_catalog(locate(source.path), source.path).messages)
+    for group, sources in SCANNED.items()
+    if group != GROUP_ROLLED_BACK
+    for source in sources
+)
 Groups = dict[str, list[Source]]
 
 SHAPE: dict[str, set[str]] = {
@@ -34,6 +41,17 @@ SHAPE: dict[str, set[str]] = {
     "jobs": {"total", "by_state", "done_more_than_once", "seconds", "per_second"},
     "catalogs": {"scanned", "messages", "findings"},
     "publications": {"staged", "by_review", "more_than_once", "entries", "jobs_by_state", "steps", "suspended"},
+    "backfill": {
+        "name",
+        "outcome",
+        "processed",
+        "total",
+        "seconds",
+        "rows_per_second",
+        "left",
+        "words",
+        "contracted",
+    },
     "languages": {"least_translated", "most_translated"},
     "admin": {"environment", "commands", "url"},
 }
@@ -44,7 +62,7 @@ BROKEN = {"kind", "path", "state", "stop", "attempts"}
 
 def check_shape(document: dict[str, Any]) -> None:
     """Check that the object has what its version promises."""
-    assert document["version"] == 1
+    assert document["version"] == 2
     plain = {"version", "database", "outbox", "broken", "dead_letters", "worker_log"}
     assert document.keys() == SHAPE.keys() | plain
     for part, keys in SHAPE.items():
@@ -81,7 +99,17 @@ def check_end(document: dict[str, Any], groups: Groups = SCANNED, *, lost: int =
     assert "NotACatalog: demo/" in letters[broken.TERMINAL.path]["reason"]
     assert "CatalogUnreadable: demo/" in letters[broken.EXHAUSTED.path]["reason"]
     check_publications(document["publications"], groups)
+    check_backfill(document["backfill"], sum(document["catalogs"]["findings"].values()))
     check_languages(document["languages"], groups)
+
+
+def check_backfill(swept: dict[str, Any], findings: int) -> None:
+    """Check that every finding was handled once, and that what needs them all came after."""
+    assert (swept["name"], swept["outcome"]) == (count_words.name, "completed")
+    assert swept["processed"] == swept["total"] == findings > 0
+    assert swept["rows_per_second"] > 0
+    assert (swept["left"], swept["contracted"]) == (0, True)
+    assert swept["words"] >= findings
 
 
 def check_publications(published: dict[str, Any], groups: Groups) -> None:
@@ -131,7 +159,8 @@ def retry_each(demo: Demo, letters: list[dict[str, Any]]) -> None:
         assert demo.count("SELECT count(*) FROM x_jobs WHERE state = 'ready'") == number
 
 
-def test_the_demo_is_right_the_first_time_and_every_time_after(demo: Demo, vendor: str) -> None:
+def test_the_demo_is_right_the_first_time_and_every_time_after(first_demo: Demo, vendor: str) -> None:
+    demo = first_demo
     first = demo.run_json()
     check_end(first)
     assert first["staged"]["staged_total"] == CATALOGS + 3
@@ -147,6 +176,10 @@ def test_the_demo_is_right_the_first_time_and_every_time_after(demo: Demo, vendo
     assert second["publications"].pop("staged") == 0
     same = [part for part in first if part != "staged"]
     assert {part: second[part] for part in same} == {part: first[part] for part in same}
+
+    assert demo.query("SELECT message, words FROM catalogs_finding WHERE words IS NULL") == []
+    counted = demo.query("SELECT message, words FROM catalogs_finding")
+    assert all(words == len(message.split()) for message, words in counted)
 
     text = demo.run()
     assert f"{CATALOGS + 1:,} done, 2 dead" in text
@@ -176,6 +209,7 @@ KILLED_WHEN = {
     "the first scans are staged": "SELECT count(*) FROM x_outbox WHERE outcome IS NULL",
     "half of the scans are done": f"SELECT count(*) - {CATALOGS // 2} FROM x_jobs WHERE state = 'done'",
     "the torn catalogs wait for another attempt": "SELECT count(*) FROM x_jobs WHERE state = 'delayed'",
+    "the backfill has landed a page": "SELECT count(*) FROM x_backfills WHERE processed > 0 AND outcome = ''",
 }
 
 
@@ -190,7 +224,8 @@ def test_a_demo_that_was_killed_ends_the_same(demo: Demo, moment: str) -> None:
     child.wait()
     for pid in pids:
         wait_until_ended(pid)
-    assert demo.count(DONE) < CATALOGS
+    swept = demo.count("SELECT processed FROM x_backfills")
+    assert demo.count(DONE) < CATALOGS or 0 < swept < FINDINGS, moment
 
     # An attempt is counted when it starts, so the one that was killed counts.
     check_end(demo.run_json(), lost=len(pids))

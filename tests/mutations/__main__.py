@@ -1,12 +1,13 @@
 """`python -m tests.mutations [WORD ...]`: take each guard away in turn; the test named for it must then fail.
 
 Each mutation of `tests.mutations.table` is applied to a copy of the project, and its test is run there on the
-databases it is about. First every named test must pass on the unchanged copy. Words choose the mutations whose
+databases it is about. Every named test must pass on the unchanged copy. Words choose the mutations whose
 guard or file holds one of them. The exit status is 0 where every mutation was caught.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -14,29 +15,31 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 from compileall import compile_dir
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
 from tests.embedded_postgres import embedded_postgres
 from tests.emptying import LEFT, MADE
-from tests.mutations.mutation import Mutation
+from tests.mutations.mutation import BOTH, Mutation
 from tests.mutations.runner import TIMED_OUT
 from tests.mutations.table import MUTATIONS
 from tests.warm import SERVED, warm_process
 
 ROOT_DIRECTORY = Path(__file__).resolve().parent.parent.parent
 COPIED = ("ultimat3_jobs", "tests", "example_project", "pyproject.toml", "manage.py")
+VENDORS = BOTH  # a baseline on SQLite takes longer, and begins first
 SIDE_BY_SIDE = 3  # many tests wait for what a process does more than they work
 TIMEOUT = 30  # seconds for one test; a guard's absence may also show as a test that never ends
 # Seconds that a test waits for what should come: it comes much sooner, or the guard is missing. The unchanged copy has
 # to do with them too.
 PATIENCE = 10
 BASELINE_TIMEOUT = 900
-# Nobody reads how an assertion of a mutated run failed, and rewriting assertions takes longer than most tests.
-PYTEST_ARGUMENTS = ["-x", "-q", "--reuse-db", "--assert=plain", "--capture=no", "-p", "no:cacheprovider"]
+# Nobody reads how an assertion of a mutated run failed. To rewrite assertions, or to look for the source of each line
+# that a failure came through, takes longer than most tests.
+PYTEST_ARGUMENTS = ["-x", "-q", "--reuse-db", "--assert=plain", "--tb=native", "--capture=no", "-p", "no:cacheprovider"]
 # A mutated run may leave a connection open, which must not stand in the way of its exit status.
 PYTEST_ARGUMENTS += ["-p", "no:unraisableexception"]
 TESTS_FAILED = 1  # pytest's exit status; others say that nothing was tested
@@ -64,6 +67,14 @@ class Changed:
     new: str
 
 
+@dataclass
+class Tried:
+    """What was found: where the unchanged project fails its tests, and what was not caught."""
+
+    failed: list[tuple[str, str]] = field(default_factory=list)
+    missed: list[tuple[Case, str]] = field(default_factory=list)
+
+
 Ended = tuple[int, str]  # pytest's exit status and output
 
 
@@ -75,8 +86,8 @@ class Copy:
         self._made: set[str] = set()
         self._left: set[str] = set()  # databases whose last test may not have cleaned up
         self._tests = {
-            vendor: sorted({case.mutation.test for case in cases if case.vendor == vendor})
-            for vendor in ("sqlite", "postgresql")
+            vendor: sorted({OPENS_THE_DATABASE} | {case.mutation.test for case in cases if case.vendor == vendor})
+            for vendor in VENDORS
         }
         self._folder = folder
         self._urls = {"sqlite": "sqlite://:memory:", "postgresql": url}
@@ -114,10 +125,6 @@ class Copy:
             changed: the file in which a guard is missing.
             anew: import everything, in place of a session that has collected all tests of the database.
         """
-        if vendor not in self._made:
-            self._made.add(vendor)
-            status, output = self.test(vendor, OPENS_THE_DATABASE, timeout=TIMEOUT, anew=True)
-            assert status == 0, output
         log = self._folder / "log"
         # The database is made once and used again: each test leaves it empty.
         request = {
@@ -128,7 +135,7 @@ class Copy:
                 "DATABASE_URL": self._urls[vendor],
                 "TEST_SQLITE_FILE": str(self._folder / "test.sqlite3"),
                 "TEST_TIMEOUT": str(PATIENCE),
-                MADE: "" if tests == (OPENS_THE_DATABASE,) else LEFT if vendor in self._left else "1",
+                MADE: "" if anew and tests == (OPENS_THE_DATABASE,) else LEFT if vendor in self._left else "1",
             },
             "log": str(log),
             "timeout": timeout,
@@ -144,8 +151,17 @@ class Copy:
         (self._left.add if status == TIMED_OUT else self._left.discard)(vendor)
         return status, log.read_text(errors="replace")
 
+    def make_ready(self, vendor: str) -> None:
+        """Make the database, and collect its tests while no guard is missing."""
+        if vendor not in self._made:
+            self._made.add(vendor)
+            for anew in (True, False):
+                status, output = self.test(vendor, OPENS_THE_DATABASE, timeout=TIMEOUT, anew=anew)
+                assert status == 0, output
+
     def try_mutation(self, case: Case) -> str | None:
         """Return None where the mutation was caught, otherwise what happened."""
+        self.make_ready(case.vendor)
         path = self._folder / case.mutation.file
         text = path.read_text()
         if text.count(case.mutation.old) != case.mutation.places:
@@ -183,16 +199,19 @@ def main(words: list[str]) -> int:
             for number in range(SIDE_BY_SIDE):
                 first = copies[0] if copies else None
                 copies.append(Copy(Path(folder) / str(number), _own(url, number), cases, like=first))
-            if not _baseline(copies, cases):
-                return 1
-            missed = _try_all(copies, cases)
+            tried = Tried()
+            _try_all(copies, cases, tried)
         finally:
             for copy in copies:
                 copy.close()
-    for case, what in missed:
+    for vendor, output in tried.failed:
+        print(f"with all guards in place the named tests do not pass on {vendor}:\n{output[-6000:]}")
+    if tried.failed:
+        return 1
+    for case, what in tried.missed:
         print(f"\nNOT CAUGHT: {case}\n{what}")
-    print(f"\n{len(cases) - len(missed)} passed, {len(missed)} failed")
-    return 1 if missed else 0
+    print(f"\n{len(cases) - len(tried.missed)} passed, {len(tried.missed)} failed")
+    return 1 if tried.missed else 0
 
 
 def _own(url: str, number: int) -> str:
@@ -200,52 +219,35 @@ def _own(url: str, number: int) -> str:
     return url.replace("/postgres?", f"/mutations_{number}?")
 
 
-def _baseline(copies: list[Copy], cases: list[Case]) -> bool:
-    """Whether every named test passes where no guard is missing."""
-    results: list[tuple[str, int, str]] = []
-
-    def run(copy: Copy, vendor: str) -> None:
-        tests = sorted({case.mutation.test for case in cases if case.vendor == vendor})
-        if tests:
-            results.append((vendor, *copy.test(vendor, *tests, timeout=BASELINE_TIMEOUT)))
-
-    threads = [
-        threading.Thread(target=run, args=(copy, vendor))
-        for copy, vendor in zip(copies, ("sqlite", "postgresql"), strict=False)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    failed = [(vendor, output) for vendor, status, output in results if status]
-    for vendor, output in failed:
-        print(f"with all guards in place the named tests do not pass on {vendor}:\n{output[-6000:]}")
-    return not failed
-
-
-def _try_all(copies: list[Copy], cases: list[Case]) -> list[tuple[Case, str]]:
+def _try_all(copies: list[Copy], cases: list[Case], tried: Tried) -> None:
+    """Try every case, and beside that whether each test passes where no guard is missing."""
+    unchanged: queue.SimpleQueue[str] = queue.SimpleQueue()
+    for vendor in sorted({case.vendor for case in cases}, key=VENDORS.index):
+        unchanged.put(vendor)
     waiting: queue.SimpleQueue[Case] = queue.SimpleQueue()
     for case in cases:
         waiting.put(case)
-    missed: list[tuple[Case, str]] = []
 
     def work(copy: Copy) -> None:
-        while True:
-            try:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                vendor = unchanged.get_nowait()
+                copy.make_ready(vendor)
+                tests = sorted({case.mutation.test for case in cases if case.vendor == vendor})
+                status, output = copy.test(vendor, *tests, timeout=BASELINE_TIMEOUT)
+                if status:
+                    tried.failed.append((vendor, output))
+        with contextlib.suppress(queue.Empty):
+            while not tried.failed:
                 case = waiting.get_nowait()
-            except queue.Empty:
-                return
-            what = copy.try_mutation(case)
-            print(f"{'caught' if what is None else 'MISSED'}  {case}", flush=True)
-            if what is not None:
-                missed.append((case, what))
+                what = copy.try_mutation(case)
+                print(f"{'caught' if what is None else 'MISSED'}  {case}", flush=True)
+                if what is not None:
+                    tried.missed.append((case, what))
 
-    threads = [threading.Thread(target=work, args=(copy,)) for copy in copies]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return missed
+    with ThreadPoolExecutor(len(copies)) as threads:
+        for done in [threads.submit(work, copy) for copy in copies]:
+            done.result()
 
 
 if __name__ == "__main__":

@@ -54,8 +54,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="atomic: blocks that a body left open end before the transaction",
         file=FENCED,
-        old="                while len(connection.atomic_blocks) > self._depth:",
-        new="                while False:",
+        old="            while len(connection.atomic_blocks) > depth:",
+        new="            while False:",
         test=f"{IN_ATOMIC}::test_a_body_that_fails_in_a_block_it_left_open_leaves_nothing_open",
         vendors=SQLITE,
     ),

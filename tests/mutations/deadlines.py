@@ -384,7 +384,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="progress: waits for no atomic body",
         file="ultimat3_jobs/worker/progress.py",
-        old=" or self._waits_for_a_body()",
+        old=" or self.waits_for_a_body()",
         new="",
         test=f"{PROGRESS}where_writers_take_turns_progress_waits_for_no_atomic_body",
         vendors=SQLITE,

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from tests.mutations.mutation import SQLITE, Mutation
+from tests.mutations.mutation import BOTH, SQLITE, Mutation
 
 GATE = "ultimat3_jobs/backfills/gate.py"
 CHECKSUM = "ultimat3_jobs/backfills/checksum.py"
 PENDING = "ultimat3_jobs/backfills/pending.py"
+FACTS = "ultimat3_jobs/backfills/facts.py"
+PASSES = "ultimat3_jobs/backfills/passes.py"
+OPERATION = "ultimat3_jobs/operations.py"
 JUDGED = "tests/backfills/test_gate.py::"
 SUMMED = "tests/backfills/test_checksum.py::"
+READ = "tests/backfills/test_facts.py::"
+REQUIRED = "tests/backfills/test_require_backfill.py::"
 STANDING = "tests/backfills/test_pending.py::"
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -111,8 +116,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "checksum: what only some versions of Python have is not in it",
         CHECKSUM,
-        '"kind", "type_comment"})',
-        '"type_comment"})',
+        'value in (None, [], "")',
+        "value is None",
         f"{SUMMED}test_every_supported_python_gives_the_checksum_that_is_written_down",
         SQLITE,
     ),
@@ -138,6 +143,132 @@ MUTATIONS: tuple[Mutation, ...] = (
         'queryset.values("pk").query',
         "queryset.query",
         f"{SUMMED}test_filters_that_are_alike",
+        SQLITE,
+    ),
+    Mutation(
+        "facts: a squashed migration is applied where all that it replaces are",
+        FACTS,
+        "    if migration in loader.applied_migrations:\n        return True\n",
+        "",
+        f"{READ}test_a_squashed_migration_is_applied_where_all_that_it_replaces_are",
+        SQLITE,
+    ),
+    Mutation(
+        "facts: what is applied is found without loading all migrations",
+        FACTS,
+        "    if recorder.has_table() and",
+        "    if False and",
+        f"{READ}test_what_is_applied_is_found_without_loading_all_migrations",
+        SQLITE,
+    ),
+    Mutation(
+        "facts: a migration that is none is told of",
+        FACTS,
+        "    if migration not in loader.disk_migrations and migration not in replaced:",
+        "    if False:",
+        f"{READ}test_a_migration_that_is_none_is_told_of_with_what_may_be_meant",
+        SQLITE,
+    ),
+    Mutation(
+        "facts: another live pass is told of before one's own",
+        FACTS,
+        "(one for one in live if one != own_run)",
+        "(one for one in live if one == own_run)",
+        f"{READ}test_a_pass_under_a_former_name_is_live_and_completed_too",
+        SQLITE,
+    ),
+    *(
+        Mutation(
+            "facts: a done job that holds its key is not live",
+            f"ultimat3_jobs/sql/{vendor}/live_passes.sql",
+            old,
+            "",
+            f"{READ}test_a_pass_is_live_while_its_job_is",
+            (vendor,),
+        )
+        for vendor, old in (
+            ("sqlite", "\n    AND j.state IN ('ready', 'delayed', 'running', 'suspended')"),
+            ("postgresql", "\n        AND x.state || '' IN ('ready', 'delayed', 'running', 'suspended')"),
+        )
+    ),
+    Mutation(
+        "passes: one that has no row in the ledger yet is running",
+        PASSES,
+        "dict[UUID, str] = dict(live)",
+        "dict[UUID, str] = {}",
+        f"{READ}test_a_pass_that_waits_for_its_first_worker_is_running_without_a_row",
+        SQLITE,
+    ),
+    Mutation(
+        "require: a pass that has not completed does not count",
+        OPERATION,
+        "filter(name=self.name, outcome=COMPLETED)",
+        "filter(name=self.name)",
+        f"{REQUIRED}test_without_a_completed_pass_it_is_refused",
+        SQLITE,
+    ),
+    Mutation(
+        "require: rows that are left after a completed pass keep it back",
+        OPERATION,
+        "        if completed and not left.exists():",
+        "        if completed:",
+        f"{REQUIRED}test_with_rows_left_after_a_completed_pass_it_is_refused",
+        SQLITE,
+    ),
+    Mutation(
+        "require: no row left without a completed pass keeps it back",
+        OPERATION,
+        "        if completed and not left.exists():",
+        "        if not left.exists():",
+        f"{REQUIRED}test_without_a_completed_pass_it_is_refused",
+        SQLITE,
+    ),
+    Mutation(
+        "require: a model without rows passes",
+        OPERATION,
+        "        if not everything.exists():\n            return\n",
+        "",
+        "tests/backfills/test_migrate.py::test_a_fresh_database_goes_through_before_our_tables_are_there_and_squashed_too",
+        BOTH,
+    ),
+    Mutation(
+        "require: a manager that hides rows fools nobody",
+        OPERATION,
+        "models.QuerySet(model=model, using=alias).order_by()",
+        "model._base_manager.using(alias).order_by()",
+        f"{REQUIRED}test_a_manager_that_hides_rows_fools_nobody",
+        SQLITE,
+    ),
+    Mutation(
+        "require: it is for the databases that have the model",
+        OPERATION,
+        "        if not router.allow_migrate_model(alias, model._meta.concrete_model or model):\n            return\n",
+        "",
+        f"{REQUIRED}test_it_is_for_the_databases_that_have_the_model",
+        SQLITE,
+    ),
+    Mutation(
+        "require: no kind of model is passed over",
+        OPERATION,
+        "        if not router.allow_migrate_model(alias, model._meta.concrete_model or model):",
+        "        if not self.allow_migrate_model(alias, model):",
+        f"{REQUIRED}test_no_kind_of_model_is_passed_over",
+        SQLITE,
+    ),
+    Mutation(
+        "require: what is left is counted up to a bound",
+        OPERATION,
+        '        number = left.values("pk")[: MOST_COUNTED + 1].count()',
+        "        number = left.count()",
+        f"{REQUIRED}test_what_is_left_is_counted_up_to_a_bound",
+        SQLITE,
+    ),
+    Mutation(
+        "require: a ledger that is not there is told of",
+        OPERATION,
+        "        if table not in connection.introspection.table_names():",
+        "        if False:",
+        "tests/backfills/test_migrate.py::test_a_contract_migration_waits_for_its_backfill",
         SQLITE,
     ),
 )

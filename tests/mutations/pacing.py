@@ -1,4 +1,4 @@
-"""The guards of when pages begin, how many rows they have, and what may make a pass wait."""
+"""The guards of when pages begin, how many rows they have, what may make a pass wait, and of the file a backfill begins as."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ THROTTLE = "ultimat3_jobs/backfills/throttle.py"
 THROTTLED = "tests/backfills/test_throttle.py::"
 SIGNALS = "ultimat3_jobs/backfills/signals.py"
 VACUUM = "ultimat3_jobs/sql/postgresql/vacuum_waiting.sql"
+MAKING = "ultimat3_jobs/management/commands/makebackfill.py"
+MADE = "tests/backfills/test_makebackfill.py::"
+DISCOVERY = "ultimat3_jobs/discovery.py"
+FOUND = "tests/backfills/test_discovery.py::"
 SEEN = "tests/backfills/test_signals.py::"
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -293,6 +297,70 @@ MUTATIONS: tuple[Mutation, ...] = (
         "if inspect.isclass(one) or not callable",
         "if not callable",
         f"{SEEN}TestDeclaring::test_what_is_no_list_of_signals_is_refused_and_mended_by_typing_the_fix",
+        SQLITE,
+    ),
+    Mutation(
+        "makebackfill: a file that is there is left as it is",
+        MAKING,
+        "        if one.exists():\n",
+        "        if False:\n",
+        f"{MADE}TestRefused::test_a_package_of_the_name_would_be_imported_in_its_place",
+        SQLITE,
+    ),
+    Mutation(
+        "makebackfill: no module is in the way",
+        MAKING,
+        "    if module.exists():\n",
+        "    if False:\n",
+        f"{MADE}TestRefused::test_a_module_in_the_way_is_mended_by_typing_the_fix",
+        SQLITE,
+    ),
+    Mutation(
+        "makebackfill: nothing is written into what is installed",
+        MAKING,
+        "if _INSTALLED & set(path.parts) or libraries & set(path.parents):",
+        "if False:",
+        f"{MADE}TestRefused::test_an_app_of_the_environment_is_refused",
+        SQLITE,
+    ),
+    Mutation(
+        "makebackfill: a name is one that a module can have",
+        MAKING,
+        "    if not _NAME.fullmatch(name):\n",
+        "    if False:\n",
+        f"{MADE}TestRefused::test_a_name_that_cannot_be_is_refused",
+        SQLITE,
+    ),
+    Mutation(
+        "makebackfill: a name that is declared is not declared again",
+        MAKING,
+        "    if taken is not None:\n",
+        "    if False:\n",
+        f"{MADE}TestRefused::test_a_name_that_cannot_be_is_refused",
+        SQLITE,
+    ),
+    Mutation(
+        "makebackfill: a dry run writes nothing",
+        MAKING,
+        'ending="")\n            return\n',
+        'ending="")\n',
+        f"{MADE}TestWritten::test_a_dry_run_prints_the_file_and_writes_nothing",
+        SQLITE,
+    ),
+    Mutation(
+        "discovery: every module of a package of backfills is imported",
+        DISCOVERY,
+        'if name != "__main__":  # it is there to be run',
+        "if False:",
+        f"{FOUND}test_backfills_of_every_app_are_found_at_the_start",
+        SQLITE,
+    ),
+    Mutation(
+        "discovery: what is there to be run is not imported",
+        DISCOVERY,
+        'if name != "__main__":  # it is there to be run',
+        "if True:",
+        f"{FOUND}test_backfills_of_every_app_are_found_at_the_start",
         SQLITE,
     ),
 )

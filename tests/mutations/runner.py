@@ -27,7 +27,7 @@ from tests.warm import PRELOADED
 
 TIMED_OUT = -1
 NOT_SO = -2  # the change is one that a collected session cannot take over
-WORKS = 12  # seconds of a processor after which a run goes round in circles
+WORKS = 8  # seconds of a processor after which a run goes round in circles
 CLEANS_UP = 5  # seconds in which a test that has failed may clean up: what it waits for may be what it missed
 ENDED_HERE = {-signal.SIGXCPU, -signal.SIGALRM}  # by those two
 

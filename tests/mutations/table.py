@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutations import (
     atomic,
+    controls,
     deadlines,
     desk,
     driver,
@@ -12,8 +13,10 @@ from tests.mutations import (
     failures,
     gate,
     harness,
+    keys,
     outbox,
     pacing,
+    passes,
     proving,
     runtime,
     steps,
@@ -23,6 +26,7 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: tuple[Mutation, ...] = (
     *atomic.MUTATIONS,
+    *controls.MUTATIONS,
     *deadlines.MUTATIONS,
     *desk.MUTATIONS,
     *driver.MUTATIONS,
@@ -31,8 +35,10 @@ MUTATIONS: tuple[Mutation, ...] = (
     *failures.MUTATIONS,
     *gate.MUTATIONS,
     *harness.MUTATIONS,
+    *keys.MUTATIONS,
     *outbox.MUTATIONS,
     *pacing.MUTATIONS,
+    *passes.MUTATIONS,
     *proving.MUTATIONS,
     *runtime.MUTATIONS,
     *steps.MUTATIONS,

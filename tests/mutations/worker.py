@@ -351,7 +351,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         guard="tenant: scoping only where there is one",
-        file="ultimat3_jobs/worker/attempt.py",
+        file="ultimat3_jobs/tenancy.py",
         old="if tenant is None or path is None:",
         new="if path is None:",
         test="tests/worker/test_attempt.py::test_a_run_without_a_tenant_does_not_enter_the_projects_scoping",
@@ -359,7 +359,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         guard="tenant: a swallowed exception is a failure",
-        file="ultimat3_jobs/worker/attempt.py",
+        file="ultimat3_jobs/tenancy.py",
         old="        raise failures[0]\n",
         new="        return None\n",
         test="tests/worker/test_attempt.py::test_a_scoping_that_keeps_an_exception_to_itself_does_not_make_the_work_succeed",

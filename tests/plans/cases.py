@@ -102,6 +102,8 @@ def cases() -> list[Case]:
         _holders("holder of one key", [held[0]], found=1),
         _holders("holders of keys", [*held, *kept], found=KEYS + KEPT),
         _holders("holders of free keys", free, found=0),
+        _live_passes("live passes", [*held, *free], found=KEYS),
+        _live_passes("live passes: of keys that done jobs hold", kept, found=0),
         Case("enqueue", "enqueue", {"rows": _requests([*held, *free])}, KEPT, frozenset()),
         Case("ask again", "ask_again", {"rows": _rows(ready, request="{}")}, KEYS, ID),
         Case("hold back", "hold_back", {"rows": _rows(ready)}, KEYS, ID | STEP_ID),
@@ -238,6 +240,7 @@ def _signals() -> Iterable[Case]:
     yield Case("replica lag", "replica_lag", {}, 1, frozenset())
     yield Case("vacuum waiting", "vacuum_waiting", {"table": '"x_jobs"'}, 1, frozenset())
     yield Case("wal pressure", "wal_pressure", {}, 1, frozenset())
+    yield Case("let sort", "let_sort", {"sort": "on"}, 1, frozenset())
 
 
 def _outbox(pending: Sequence[str], published: Sequence[str]) -> Iterable[Case]:
@@ -301,12 +304,23 @@ def _passes(claim: Claim) -> Iterable[Case]:
     yield Case("open pass", "open_pass", {**run, **declared}, 1, frozenset(), returns=False)
     yield Case("start pass", "start_pass", {**run, **begun}, 0, ledger, returns=False)
     yield Case(
-        "progress pass", "progress_pass", {**run, "processed": 1, "total": 1, "batch": 1}, 0, ledger, returns=False
+        "progress pass", "progress_pass", {**run, "processed": 1, "total": 1, "batch": 1}, 0, ledger | ID, returns=False
     )
     yield Case("complete pass", "complete_pass", {**run, "processed": 1}, 0, ledger, returns=False)
     yield Case("pass controls", "pass_controls", run, 0, ledger)
+    yield Case("pause pass", "pause_pass", {**run, "by": "me", "reason": "why"}, 0, ledger)
+    yield Case("resume pass", "resume_pass", run, 0, ledger)
+    hours = {"rate": 1.0, "with_window": True, "window_start": None, "window_end": None}
+    yield Case("pace pass", "pace_pass", {**run, **hours}, 0, ledger)
+    yield Case("nudge", "nudge", {"id": claim.id.hex}, 1, ID)
     taken = {"key": "backfill:default:shop_order", "holder": claim.id.hex}
-    yield Case("take table", "take_table", taken, 1, ID | {"x_job_leases_pkey"})
+    leases = frozenset({"x_job_leases_pkey"})
+    yield Case("take table", "take_table", taken, 1, ID | leases)
+    silent = frozenset({"x_job_leases_workers"})
+    worker = {"key": "worker:w", "worker": "w", "lease": 30.0, "data": "{}"}
+    yield Case("be present", "be_present", worker, 1, frozenset(), returns=False)
+    yield Case("leave", "leave", {"key": "worker:w"}, 0, leases | silent, returns=False)
+    yield Case("forget a worker", "forget_worker", {}, 0, silent | leases)
 
 
 def _claims() -> Iterable[Case]:
@@ -330,6 +344,11 @@ def _claims() -> Iterable[Case]:
     yield claim("beside a deep queue", 10, excluded=[DEEP])
     yield claim("from several queues", 100, only=["alpha", "import", "mail", TIED])
     yield claim("from a queue without work", 10, only=["none"], found=0)
+
+
+def _live_passes(case: str, keys: Sequence[tuple[str, str | None, str]], *, found: int) -> Case:
+    asked = [{"name": name, "tenant_id": tenant, "idempotency_key": key} for name, tenant, key in keys]
+    return Case(case, "live_passes", {"rows": rows.encode(asked)}, found, frozenset({"x_jobs_key"}), probes=len(keys))
 
 
 def _holders(name: str, keys: Sequence[tuple[str, str | None, str]], found: int) -> Case:

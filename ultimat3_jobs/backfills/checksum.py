@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from ultimat3_jobs.backfills.definition import BackfillDefinition
 
-# Fields of the tree that say nothing of what is done, or that only some versions of Python have.
-_LEFT_OUT = frozenset({"ctx", "kind", "type_comment"})
+_LEFT_OUT = frozenset({"ctx", "type_comment"})  # fields of the tree that say nothing of what is done
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PLACEHOLDERS = re.compile(r"%[%s]")
 _LISTS = re.compile(r"\bIN \((%s(?:, %s)*)\)")

@@ -9,9 +9,13 @@ from typing import Any, NoReturn
 from ultimat3_jobs import options as checked
 from ultimat3_jobs import registry
 from ultimat3_jobs.backfills import definition as checks
+from ultimat3_jobs.backfills import passes
 from ultimat3_jobs.backfills.definition import BackfillDefinition, Batch
+from ultimat3_jobs.backfills.facts import facts_of
+from ultimat3_jobs.backfills.gate import judge, running
 from ultimat3_jobs.backfills.pacing import check_batch, check_rate
 from ultimat3_jobs.backfills.signals import DEFAULT_SIGNALS, Signal, check_signals
+from ultimat3_jobs.backfills.source import open_rows
 from ultimat3_jobs.backfills.sweep import sweep
 from ultimat3_jobs.backfills.throttle import check_throttle
 from ultimat3_jobs.backfills.windows import Window, parse_window
@@ -19,15 +23,13 @@ from ultimat3_jobs.context import Run
 from ultimat3_jobs.definition import JobDefinition
 from ultimat3_jobs.durations import Duration
 from ultimat3_jobs.enqueue import EnqueueOptions, EnqueueResult
-from ultimat3_jobs.errors import BackfillRunning, NotCallable, TenantRequired
+from ultimat3_jobs.errors import NotCallable, TenantRequired
 from ultimat3_jobs.inputs import InputCodec
 from ultimat3_jobs.job import Job
 from ultimat3_jobs.keys import NoTenant, TenantRule, key_resolver, tenant_resolver
 from ultimat3_jobs.options import MISSING, Missing
 from ultimat3_jobs.retry import Retry
 
-ONE_LIVE = "pass"
-"""The key of every pass: a name has one live pass at a time."""
 DEFAULT_RATE = 10.0
 """Pages a second."""
 DEFAULT_RETRY = Retry(attempts=10, delay="2s", max_delay="5m")
@@ -59,12 +61,13 @@ class Backfill(Job[..., dict[str, Any]]):
             BackfillApplied: where a pass has completed and this one is not forced.
             BackfillRunning: where a pass is live.
         """
+        facts = facts_of(self.definition, self.backfill, open_rows(self.backfill))
+        refusal = judge(self.backfill, facts, forced=forced).error
+        if refusal is not None:
+            raise refusal
         result = super().enqueue(forced=forced)
         if result.deduped:
-            raise BackfillRunning(
-                f"a pass of backfill {self.name!r} is live: job {result.id}",
-                fix=f"python manage.py jobs show {result.id}",
-            )
+            raise running(self.name, result.id)  # another was first, since the gate looked
         return result
 
     def __call__(self, *args: object, **kwargs: object) -> NoReturn:
@@ -183,7 +186,7 @@ def backfill(
             name=full_name,
             func=body,
             codec=codec,
-            key_of=key_resolver(ONE_LIVE, owner=full_name, names=codec.names),
+            key_of=key_resolver(passes.KEY, owner=full_name, names=codec.names),
             tenant_of=tenant_resolver(tenant, owner=full_name, names=()),
             has_tenant=not isinstance(tenant, NoTenant),
             retry=checked.check_retry(retry),

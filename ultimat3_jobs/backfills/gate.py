@@ -77,6 +77,11 @@ def judge(definition: BackfillDefinition, facts: Facts, *, forced: bool, own_run
     return Verdict(error, _warnings(definition, facts))
 
 
+def running(name: str, run_id: UUID) -> BackfillRunning:
+    """Return the refusal of a pass where another one is live."""
+    return BackfillRunning(f"a pass of backfill {name!r} is live already: run {run_id}", fix=list_command(name))
+
+
 def backfill_command(name: str, *flags: str) -> str:
     """Return the command line that is about one backfill, as a shell takes it."""
     # A name may begin like an option.
@@ -120,10 +125,7 @@ def _migration(definition: BackfillDefinition, facts: Facts) -> JobsError | None
 def _running(definition: BackfillDefinition, facts: Facts, own_run: UUID | None) -> JobsError | None:
     if facts.live_run is None or facts.live_run == own_run:
         return None
-    return BackfillRunning(
-        f"a pass of backfill {definition.name!r} is live already: run {facts.live_run}",
-        fix=list_command(definition.name),
-    )
+    return running(definition.name, facts.live_run)
 
 
 def _applied(definition: BackfillDefinition, facts: Facts, *, forced: bool) -> JobsError | None:

@@ -6,14 +6,21 @@ of which few rows match does not make one statement look through all of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from django.core.exceptions import ValidationError
+from django.db import connections
 from django.db.models import Field, Model, QuerySet
+from django.db.models.expressions import Col
+from django.db.models.lookups import GreaterThan, LessThanOrEqual
+from django.db.models.sql.where import AND
 
+from ultimat3_jobs.backfills.gate import backfill_command
 from ultimat3_jobs.backfills.source import Rows
 from ultimat3_jobs.errors import BackfillSourceInvalid
+from ultimat3_jobs.sql import run
 
 Key = Any
 """A primary key as Python has it: one value, or a tuple of those of a composite key."""
@@ -22,10 +29,16 @@ StoredKey = list[str | int]
 
 
 class Keys:
-    """The primary key of a model: its columns, and how its values are kept as JSON."""
+    """The primary key of a model: its columns, and how its values are kept as JSON.
 
-    def __init__(self, model: type[Model]) -> None:
+    Args:
+        model: whose.
+        backfill: name of the one that sweeps it, for messages.
+    """
+
+    def __init__(self, model: type[Model], *, backfill: str) -> None:
         self._model = model
+        self._backfill = backfill
         self._composite = len(model._meta.pk_fields) > 1
         self._columns: list[Field[Any, Any]] = [_target(field) for field in model._meta.pk_fields]
 
@@ -55,7 +68,7 @@ class Keys:
             raise BackfillSourceInvalid(
                 f"the cursor of a pass over {self._model.__name__} is {list(stored)!r}, which is none of its primary "
                 "keys: was the key of the model changed since?",
-                fix="python manage.py backfill NAME --write  # a new pass, once this one is cancelled",
+                fix=f"{backfill_command(self._backfill, '--write')}  # a new pass, once this one is cancelled",
             )
         return values if self._composite else values[0]
 
@@ -80,8 +93,8 @@ def stretch(rows: Rows, after: Key | None, bound: Key, length: int) -> Key:
     return ends[0] if ends else bound
 
 
-def read_page(rows: Rows, after: Key | None, until: Key, size: int) -> list[Model]:
-    """Read the next rows by key, locked until the transaction ends where they are to be.
+def page_of(rows: Rows, after: Key | None, until: Key, size: int) -> QuerySet[Any]:
+    """Return the next rows by key, locked until the transaction ends where they are to be.
 
     Args:
         rows: what is swept.
@@ -89,11 +102,17 @@ def read_page(rows: Rows, after: Key | None, until: Key, size: int) -> list[Mode
         until: the last key of the stretch.
         size: rows at most.
     """
-    page = _between(rows.queryset, after, until).order_by("pk")
+    page = _bound_parents(_between(rows.queryset, after, until), after, until).order_by("pk")
     if rows.locked is not None:
         # Not against new rows that refer to these: a sweep changes no key.
         page = page.select_for_update(no_key=True, of=rows.locked)
-    return list(page[:size])
+    return page[:size]
+
+
+def read_page(rows: Rows, after: Key | None, until: Key, size: int) -> list[Model]:
+    """Read the rows that `page_of` gives."""
+    with unsorted(rows):
+        return list(page_of(rows, after, until, size))
 
 
 def up_to(queryset: QuerySet[Any], bound: Key) -> QuerySet[Any]:
@@ -120,3 +139,43 @@ def _plain(values: Sequence[Any]) -> StoredKey:
 
 def _text(value: Any) -> str:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _bound_parents(page: QuerySet[Any], after: Key | None, until: Key) -> QuerySet[Any]:
+    """Bound the keys in the tables of the model's parents as well.
+
+    They are the same ones. The planner of PostgreSQL does not know it: a merge join with the table of a parent would
+    read that from its first row on, and each page would take longer than the one before.
+    """
+    meta = page.model._meta.concrete_model._meta
+    query: Any = page.query
+    start = query.get_initial_alias()
+    seen = {None: start}
+    link: Any = meta.pk
+    while getattr(link.remote_field, "parent_link", False):
+        parent = link.remote_field.model._meta.concrete_model
+        # The very join that reads the parent's columns.
+        alias = query.join_parent_model(meta, parent, start, seen)
+        link = parent._meta.pk
+        column = Col(alias, link, _target(link))
+        query.where.add(LessThanOrEqual(column, until), AND)
+        if after is not None:
+            query.where.add(GreaterThan(column, after), AND)
+    return page
+
+
+@contextmanager
+def unsorted(rows: Rows) -> Iterator[None]:
+    """Have the rows read in the order of their keys, whatever the statistics of the table say.
+
+    Where they are behind, the planner may take a filter for one that leaves a handful of rows: it would read all that
+    match by an index on the filter, for each page anew, and sort them.
+    """
+    alone = len(rows.queryset.query.alias_map) <= 1 and not rows.model._meta.all_parents  # joins may need to sort
+    if connections[rows.alias].vendor != "postgresql" or not alone or not rows.queryset.query.where:
+        yield
+        return
+    ((before, _),) = run(rows.alias, "let_sort", {"sort": "off"})
+    yield
+    # The handler's statements are planned as ever. Where the read fails, its transaction takes this back.
+    run(rows.alias, "let_sort", {"sort": before})

@@ -96,7 +96,7 @@ class Pages:
             self._steps.job,
             owner=f"a page of backfill {self._backfill.name}",
             is_committed=lambda: self._is_there(moved),
-            apart="@backfill(atomic=False, ...)  # pages apart from the cursor, at least once, may write to {other!r}",
+            elsewhere="atomic=False  # in the declaration: what a page writes elsewhere happens at least once",
         )
         with one.open(alone=True):
             moved = self._handle(cursor, until, size)

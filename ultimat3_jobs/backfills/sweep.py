@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import operator
-import shlex
 import time
 from typing import TYPE_CHECKING, Any
 
 from django.db import OperationalError, transaction
 
+from ultimat3_jobs import registry
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills import cursor as cursors
 from ultimat3_jobs.backfills import ledger
 from ultimat3_jobs.backfills.cursor import Cursor
+from ultimat3_jobs.backfills.facts import facts_of
+from ultimat3_jobs.backfills.gate import backfill_command, judge
 from ultimat3_jobs.backfills.keyset import Keys, StoredKey, last_key, stretch, up_to
 from ultimat3_jobs.backfills.pacing import Sizes
 from ultimat3_jobs.backfills.pages import Pages
@@ -20,7 +23,7 @@ from ultimat3_jobs.backfills.source import Rows, open_rows
 from ultimat3_jobs.backfills.totals import count_rows
 from ultimat3_jobs.backfills.turns import Turns
 from ultimat3_jobs.context import steps_of, vitals_of
-from ultimat3_jobs.errors import BackfillCountInvalid, BackfillStalled
+from ultimat3_jobs.errors import BackfillApplied, BackfillCountInvalid, BackfillStalled
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.records import Capability, Suspension
 from ultimat3_jobs.transactions import QUERY_CANCELLED, sqlstate
@@ -57,7 +60,7 @@ class _Sweep:
         self._vitals = vitals_of(run)
         self._steps.require(Capability.STEPS, f"backfill {backfill.name!r}")
         self._rows: Rows = open_rows(backfill)
-        self._keys = Keys(self._rows.model)
+        self._keys = Keys(self._rows.model, backfill=backfill.name)
         self._pages = Pages(backfill, self._rows, self._keys, run, self._steps)
         self._turns = Turns(backfill, self._rows, self._steps, self._vitals)
         self._until: StoredKey | None = None
@@ -68,8 +71,11 @@ class _Sweep:
             return _outcome(cursor)
         self._run.cancelled.call(self._turns.stop_waiting)
         self._vitals.winding_down.call(self._turns.stop_waiting)
-        self._open()
-        cursor = cursor or self._start()
+        checksum = self._ask_the_gate(begun=cursor is not None)
+        if checksum is None:
+            return {"skipped": "a pass of this backfill had completed when this one began, and it is not forced"}
+        self._open(checksum)
+        cursor = cursor or self._start(checksum)
         self._tell(cursor)
         sizes = Sizes(self._backfill.batch, cursor.size)
         while not cursor.swept:
@@ -78,19 +84,40 @@ class _Sweep:
         self._verify()
         return self._complete(cursor)
 
-    def _open(self) -> None:
+    def _ask_the_gate(self, *, begun: bool) -> str | None:
+        """Return the checksum of the declaration, or None where there is nothing to do any more.
+
+        Raises:
+            BackfillEnvironment, BackfillMigrationPending, BackfillRunning: where the pass may not sweep.
+        """
+        job = registry.find(self._steps.job.name)
+        assert job is not None  # noqa: S101 - its body runs
+        facts = facts_of(job, self._backfill, self._rows, own_run=self._run.run_id)
+        # Only what has not begun can come too late.
+        verdict = judge(self._backfill, facts, forced=self._forced or begun, own_run=self._run.run_id)
+        for warning in verdict.warnings:
+            self._emit("jobs.backfill.changed", level=logging.WARNING, why=warning)
+        if isinstance(verdict.error, BackfillApplied):
+            self._emit("jobs.backfill.skipped", why=verdict.error.cause)
+            return None
+        if verdict.error is not None:
+            raise verdict.error
+        return facts.checksum
+
+    def _open(self, checksum: str) -> None:
         ledger.open_pass(
             self._backfill,
             self._run.run_id,
             table=self._rows.table,
             forced=self._forced,
             requested_by=self._run.enqueued_by,
+            checksum=checksum,
         )
         if self._backfill.exclusive and not ledger.take_table(self._run.run_id, self._rows.alias, self._rows.table):
             reason = f"another pass sweeps {self._rows.table}"
             self._steps.suspend(Suspension(reason=reason, delay=TAKEN))
 
-    def _start(self) -> Cursor:
+    def _start(self, checksum: str) -> Cursor:
         bound, total, estimated = last_key(self._rows), 0, False
         if bound is not None:
             total, estimated = count_rows(up_to(self._rows.queryset, bound))
@@ -101,9 +128,9 @@ class _Sweep:
             estimated=estimated,
         )
         with transaction.atomic(using=queue_alias()):
-            ledger.start_pass(self._run.run_id, cursor, checksum="")
+            ledger.start_pass(self._run.run_id, cursor, checksum=checksum)
             self._write(cursor)
-        emit("jobs.backfill.started", job=self._run.id, name=self._backfill.name, table=self._rows.table, total=total)
+        self._emit("jobs.backfill.started", table=self._rows.table, total=total)
         return cursor
 
     def _land(self, cursor: Cursor, sizes: Sizes) -> Cursor:
@@ -119,7 +146,7 @@ class _Sweep:
                 if sqlstate(error) != QUERY_CANCELLED or not sizes.timed_out():
                     raise
                 self._until = None
-                emit("jobs.backfill.split", job=self._run.id, name=self._backfill.name, size=sizes.size)
+                self._emit("jobs.backfill.split", level=logging.WARNING, size=sizes.size)
                 self._steps.check()
                 continue
             sizes.landed(moved.handled - cursor.handled, time.monotonic() - began_at)
@@ -149,7 +176,7 @@ class _Sweep:
             raise BackfillStalled(
                 f"the pass of backfill {self._backfill.name!r} went through all of its rows, and its count says that "
                 f"{left} {'is' if left == 1 else 'are'} left",
-                fix=f"python manage.py backfill {shlex.quote(self._backfill.name)} --write  # once the code is mended",
+                fix=f"{backfill_command(self._backfill.name, '--write')}  # once the code is mended",
             )
 
     def _complete(self, cursor: Cursor) -> dict[str, Any]:
@@ -158,13 +185,16 @@ class _Sweep:
             ledger.complete_pass(self._run.run_id, finished)
             self._write(finished)
         self._tell(finished)
-        emit("jobs.backfill.completed", job=self._run.id, name=self._backfill.name, **_outcome(finished))
+        self._emit("jobs.backfill.completed", **_outcome(finished))
         return _outcome(finished)
 
     def _write(self, cursor: Cursor) -> None:
         """Write the cursor, fenced, as the last of the open transaction."""
         if not self._pages.checkpoint(cursor):
             self._steps.landed(None)
+
+    def _emit(self, event: str, *, level: int = logging.INFO, **fields: Any) -> None:
+        emit(event, level=level, job=self._run.id, name=self._backfill.name, **fields)
 
 
 def checked_count(name: str, answer: object) -> int:

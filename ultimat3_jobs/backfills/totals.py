@@ -26,7 +26,7 @@ def count_rows(queryset: QuerySet[Any], *, patience: int = PATIENCE) -> tuple[in
     if connections[queryset.db].vendor != "postgresql":
         return queryset.count(), False
     try:
-        with transaction.atomic(using=queryset.db), _bounded(queryset.db, patience):
+        with transaction.atomic(using=queryset.db), bounded(queryset.db, patience):
             return queryset.count(), False
     except OperationalError as error:
         if sqlstate(error) != QUERY_CANCELLED:
@@ -36,7 +36,13 @@ def count_rows(queryset: QuerySet[Any], *, patience: int = PATIENCE) -> tuple[in
 
 
 @contextmanager
-def _bounded(alias: str, milliseconds: int) -> Iterator[None]:
+def bounded(alias: str, milliseconds: int) -> Iterator[None]:
+    """Bound what each statement of the block may take on PostgreSQL; the block is in a transaction.
+
+    Args:
+        alias: of the database.
+        milliseconds: that a statement may take.
+    """
     with connections[alias].cursor() as cursor:
         cursor.execute("SHOW statement_timeout")
         before = cursor.fetchone()[0]

@@ -129,7 +129,8 @@ class Turns:
         return wait
 
     def _signalled(self, now: float) -> Wait | None:
-        if not self._backfill.signals or (self._signals_at is not None and now < self._signals_at + ASK_SIGNALS):
+        recently = self._signals_at is not None and now < self._signals_at + ASK_SIGNALS
+        if not self._backfill.signals or recently or not self._vitals.may_wait:
             return None
         heard = signals.ask(self._backfill.signals, self._rows.alias, self._rows.table)
         for one in heard.unseen:

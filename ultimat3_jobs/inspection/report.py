@@ -7,6 +7,8 @@ from typing import Any
 from uuid import UUID
 
 from ultimat3_jobs.errors import JobsError
+from ultimat3_jobs.inspection import backfill_texts
+from ultimat3_jobs.inspection.backfills import BackfillReport, PassReport
 from ultimat3_jobs.inspection.lists import COLUMNS, Page
 from ultimat3_jobs.inspection.masking import masked
 from ultimat3_jobs.inspection.preview import Preview, preview_command
@@ -15,7 +17,7 @@ from ultimat3_jobs.inspection.staged import StagedPage, staged_command
 from ultimat3_jobs.inspection.step_texts import Waits, waits
 from ultimat3_jobs.inspection.steps import RecordedStep
 from ultimat3_jobs.inspection.story import StagedStory, Story
-from ultimat3_jobs.models import Job, JobAttempt, OutboxEntry
+from ultimat3_jobs.models import Backfill, Job, JobAttempt, OutboxEntry
 from ultimat3_jobs.states import LIVE, RETRYABLE
 
 VERSION = 1
@@ -33,6 +35,11 @@ _STEP = (
     "name", "seq", "kind", "state", "attempt", "until", "started_at", "finished_at", "seconds", "output", "output_size",
 )  # fmt: skip
 _WAITS = ("event", "match", "until", "poll")
+_PASS = (
+    "run_id", "name", "table", "outcome", "processed", "total", "estimated", "batch", "rate", "environment",
+    "requested_by", "forced", "checksum", "release", "bound", "paused_at", "paused_by", "pause_reason", "created_at",
+    "updated_at", "finished_at",
+)  # fmt: skip
 _ENTRY = (
     "id", "kind", "name", "queue", "tenant_id", "idempotency_key", "outcome", "job_id", "attempts", "error",
     "enqueued_by", "staged_at", "published_at", "run_at",
@@ -85,7 +92,39 @@ def story(told: Story | StagedStory) -> dict[str, Any]:
         "steps": [{**_fields(step, _STEP), "is_over": step.is_over(told.now)} for step in told.steps],
         "more_steps": told.more_steps,
         "waits_for": None if found is None else _fields(found, _WAITS),
+        "backfill": None if told.backfill is None else sweep(told.backfill),
         "commands": commands,
+    }
+
+
+def backfill(one: BackfillReport) -> dict[str, Any]:
+    """One backfill of a list, with its passes."""
+    return {
+        "name": one.name,
+        "status": one.status.value,
+        "keeps_back": one.keeps_back,
+        "declared": None if one.definition is None else one.definition.describe(),
+        "passes": [sweep(each) for each in one.passes],
+    }
+
+
+def sweep(one: PassReport) -> dict[str, Any]:
+    """One pass of a backfill, with the commands that steer or mend it."""
+    job = one.job
+    return {
+        **_fields(one.row, _PASS),
+        "begun": one.begun,
+        "status": one.status.value,
+        "job_state": None if job is None else job.state,
+        "percent": one.percent,
+        "rows_per_second": one.rows_per_second,
+        "seconds_left": one.seconds_left,
+        "waits_for": one.waits_for,
+        "window": None if one.window is None else str(one.window),
+        "checksum_changed": one.checksum_changed,
+        "stop": "" if job is None else job.stop,
+        "error": backfill_texts.error_text(one),
+        "commands": [{"command": command, "does": does} for command, does in backfill_texts.commands(one)],
     }
 
 
@@ -111,7 +150,9 @@ def error(raised: JobsError) -> dict[str, Any]:
     return {"code": raised.code, "cause": raised.cause, "fix": raised.fix, "docs": raised.docs}
 
 
-def _fields(row: Job | JobAttempt | OutboxEntry | RecordedStep | Waits, names: tuple[str, ...]) -> dict[str, Any]:
+def _fields(
+    row: Job | JobAttempt | OutboxEntry | RecordedStep | Waits | Backfill, names: tuple[str, ...]
+) -> dict[str, Any]:
     return {name: _plain(getattr(row, name)) for name in names}
 
 

@@ -10,6 +10,7 @@ from uuid import UUID
 from ultimat3_jobs import registry
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.drivers.database.rows import encode, parse_instant, uuid
+from ultimat3_jobs.inspection.backfills import PassReport, pass_of
 from ultimat3_jobs.inspection.staged import staged_rows
 from ultimat3_jobs.inspection.step_texts import why_suspended
 from ultimat3_jobs.inspection.steps import MAX_STEPS_SHOWN, RecordedStep, last_steps
@@ -44,6 +45,7 @@ class Story:
         now: the time of the queue's database when it was told.
         holder: the job that has taken its key since it died, if there is one.
         commands: the command line that mends it, with what each line does; the most likely one first.
+        backfill: the pass that it sweeps, if it does.
     """
 
     job: Job
@@ -55,6 +57,7 @@ class Story:
     now: datetime
     holder: UUID | None
     commands: list[tuple[str, str]]
+    backfill: PassReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,7 @@ def tell(job_id: UUID, *, steps: int = MAX_STEPS_SHOWN) -> Story | StagedStory |
         now=now,
         holder=holder,
         commands=_commands(job, holder, recorded),
+        backfill=pass_of(job),
     )
 
 
@@ -136,8 +140,9 @@ def overview(job: Job) -> str:
 
 
 def repair_line(attempt: JobAttempt) -> str:
-    """Return who retried or cancelled a job, when, from which step, and why, from its history."""
+    """Return who retried, cancelled or steered a job, when, from which step or how, and why, from its history."""
     step = f" from step {attempt.rule!r}" if attempt.kind == "retry" and attempt.rule else ""
+    step = f" ({attempt.rule})" if attempt.kind == "pace" and attempt.rule else step
     by = f" by {attempt.by}" if attempt.by else ""
     reason = f": {attempt.reason}" if attempt.reason else ""
     return f"{attempt.kind}{step} at {instant(attempt.finished_at)}{by}{reason}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ultimat3_jobs.inspection import backfill_texts
 from ultimat3_jobs.inspection.lists import Page
 from ultimat3_jobs.inspection.masking import bounded, printable, shown
 from ultimat3_jobs.inspection.preview import Preview, preview_command
@@ -101,6 +102,11 @@ def _job(told: Story) -> Iterator[str]:
             "enqueued by": job.enqueued_by,
         }
     )
+    if told.backfill is not None:
+        yield ""
+        yield from _facts(backfill_texts.facts(told.backfill))
+        yield from _mending(backfill_texts.commands(told.backfill))
+        yield ""
     yield from _block("input", shown(job.input))
     if job.result is not None:
         yield from _block("result", shown(job.result))

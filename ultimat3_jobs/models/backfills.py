@@ -21,6 +21,7 @@ class Backfill(models.Model):
     window_start = models.TimeField(null=True)  # hours in which it may sweep
     window_end = models.TimeField(null=True)
     processed = models.BigIntegerField(db_default=0)
+    began_with = models.BigIntegerField(db_default=0)  # of `processed`, what was there when its present run began
     total = models.BigIntegerField(null=True)
     estimated = models.BooleanField(db_default=False)  # whether `total` is an estimate
     environment = models.CharField(max_length=100, db_default="")
@@ -28,9 +29,10 @@ class Backfill(models.Model):
     forced = models.BooleanField(db_default=False)
     checksum = models.CharField(max_length=64, db_default="")  # of the declaration that swept
     release = models.CharField(max_length=100, db_default="")
-    outcome = models.CharField(max_length=16, db_default="")  # completed, failed, cancelled; blank while it may go on
+    outcome = models.CharField(max_length=16, db_default="")  # completed, or blank: how else a pass ended, its job says
     paused_at = InstantField(null=True)
     paused_by = models.CharField(max_length=255, db_default="")
+    pause_reason = models.CharField(max_length=255, db_default="")
     error = models.TextField(db_default="")
     created_at = InstantField()
     updated_at = InstantField()
@@ -39,6 +41,15 @@ class Backfill(models.Model):
     class Meta:
         db_table = "x_backfills"
         ordering: ClassVar = ["-created_at"]
+        verbose_name = "pass of a backfill"
+        verbose_name_plural = "backfills"
+        # Of the admin's actions: to look is not to act.
+        permissions: ClassVar = [
+            ("pause_backfill", "Can pause, resume and pace passes of backfills"),
+            ("start_backfill", "Can start passes of backfills"),
+        ]
+        # What became of a name, the newest pass first: the gate, the command and a migration ask for it.
+        indexes: ClassVar = [models.Index(fields=["name", "-created_at"], name="x_backfills_name")]
 
     def __str__(self) -> str:
         return f"{self.name} {self.run_id}"

@@ -160,7 +160,7 @@ class JobAttempt(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)  # attempt numbers repeat after a retry
     job_id = models.UUIDField()  # read by inspection; no foreign key: the queue never waits for its history
-    kind = models.CharField(max_length=16)  # failure, retry, cancel
+    kind = models.CharField(max_length=16)  # failure, retry, cancel; of a backfill: pause, resume, pace
     attempt = models.IntegerField()
     worker = models.CharField(max_length=64, db_default="")
     release = models.CharField(max_length=100, db_default="")  # read by inspection: first and last seen in

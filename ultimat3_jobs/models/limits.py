@@ -25,6 +25,10 @@ class JobLease(models.Model):
 
     class Meta:
         db_table = "x_job_leases"
+        indexes: ClassVar = [
+            # Workers among the slots of limits. Not by expiry, which each renewal moves.
+            models.Index(fields=["lease_key"], condition=models.Q(kind="worker"), name="x_job_leases_workers"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.lease_key}[{self.slot}]"

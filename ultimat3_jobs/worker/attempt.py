@@ -5,18 +5,16 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
-
-from django.utils.module_loading import import_string
 
 from ultimat3_jobs.async_run import AsyncRun
 from ultimat3_jobs.context import Run, install_tenant
 from ultimat3_jobs.definition import JobDefinition
 from ultimat3_jobs.forks import leave_if_forked
 from ultimat3_jobs.records import ClaimedJob
-from ultimat3_jobs.settings import get_settings
+from ultimat3_jobs.tenancy import in_tenant_context
 from ultimat3_jobs.worker import stacks
 from ultimat3_jobs.worker.async_bodies import call_async_body
 from ultimat3_jobs.worker.connections import prepare_connections, replace_spoilt_connections
@@ -74,23 +72,4 @@ def in_surroundings(tenant: str | None, work: Callable[[], T]) -> T:
 def _call(tenant: str | None, work: Callable[[], T]) -> T:
     install_tenant(tenant)
     with connections_of_a_run.get()():
-        failures: list[BaseException] = []
-        try:
-            with _tenant_context(tenant):
-                try:
-                    return work()
-                except BaseException as error:
-                    failures.append(error)
-                    raise
-            # The project's context manager kept the exception to itself: work that failed has failed all the same.
-            raise failures[0]
-        finally:
-            failures.clear()  # or the exception and this frame keep one another alive
-
-
-def _tenant_context(tenant: str | None) -> AbstractContextManager[Any]:
-    path = get_settings().tenant_context
-    if tenant is None or path is None:
-        return nullcontext()
-    context: AbstractContextManager[Any] = import_string(path)(tenant)
-    return context
+        return in_tenant_context(tenant, work)

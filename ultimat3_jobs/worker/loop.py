@@ -40,6 +40,7 @@ from ultimat3_jobs.worker.heartbeat import Heartbeat
 from ultimat3_jobs.worker.housekeeping import Housekeeping
 from ultimat3_jobs.worker.inflight import ActiveRun, Inflight, monotonic
 from ultimat3_jobs.worker.outcome import GivenUp, Outcome
+from ultimat3_jobs.worker.presence import Presence
 from ultimat3_jobs.worker.progress import EVERY, ProgressWriter
 from ultimat3_jobs.worker.recording import open_steps
 from ultimat3_jobs.worker.settle import settle
@@ -120,7 +121,7 @@ class Worker:
             BackgroundLoop("heartbeat", interval=beat, step=self._heartbeat.beat),
             BackgroundLoop("lease-watch", interval=beat, step=self._heartbeat.watch),
             # A thread and a connection of its own: no renewal waits for it.
-            BackgroundLoop("progress", interval=EVERY, step=ProgressWriter(self._driver, self._inflight).step),
+            self._telling(beat),
         ]
         chores = self._chores()
         for loop in (*leases, *chores):
@@ -146,6 +147,24 @@ class Worker:
         close_thread_connections()
         emit("jobs.worker.stopped", worker=self.id, ending=ending.name.lower().replace("_", "-"))
         return ending
+
+    def _telling(self, every: float) -> BackgroundLoop:
+        """Return the loop that says how far the runs are, and that the worker is alive."""
+        progress = ProgressWriter(self._driver, self._inflight)
+        presence = Presence(
+            self.id,
+            queues=self._options.queues,
+            concurrency=self._concurrency,
+            burst=self._options.burst,
+            every=every,
+            waits=progress.waits_for_a_body,
+        )
+        return BackgroundLoop(
+            "progress",
+            interval=min(EVERY, every),
+            step=lambda: presence.step() | progress.step(),
+            last=presence.end,
+        )
 
     def _chores(self) -> list[BackgroundLoop]:
         poll = self._settings.poll.total_seconds()

@@ -26,7 +26,7 @@ class ProgressWriter:
         active = [one for one in self._inflight.all() if not (one.over or one.lost or one.cancelled)]
         told = [(one, one.vitals.progress) for one in active]
         changed = [(one, text) for one, text in told if text is not None and text != one.progress_written]
-        if not changed or self._waits_for_a_body():
+        if not changed or self.waits_for_a_body():
             return False
         try:
             landed = self._driver.progress([Progress(one.job.claim, text) for one, text in changed])
@@ -39,6 +39,6 @@ class ProgressWriter:
                 one.progress_written = text
         return False
 
-    def _waits_for_a_body(self) -> bool:
+    def waits_for_a_body(self) -> bool:
         """Whether an atomic body of this process keeps all writers waiting: then progress can wait as well."""
         return self._driver.one_writer and any(one.is_atomic for one in self._inflight.all())

@@ -53,7 +53,7 @@ def cancel(alias: str, ids: Sequence[UUID], *, by: str, reason: str) -> list[Can
     who = {"by": bounded(by, MAX_ATTRIBUTION), "reason": bounded(reason, MAX_ATTRIBUTION)}
     with transaction.atomic(using=alias):
         stopped = {rows.uuid(row[0]) for row in run(alias, "cancel", {"rows": rows.encode_ids(asked), **who})}
-        _log(alias, "cancel", stopped, by=by, reason=reason)
+        log_repairs(alias, "cancel", stopped, by=by, reason=reason)
     found = _find(alias, [job_id for job_id in asked if job_id not in stopped])
     verdicts = []
     for job_id in ids:
@@ -82,7 +82,7 @@ def _start(alias: str, ids: list[UUID], *, by: str, reason: str, step: str | Non
             started = {rows.uuid(row[0]) for row in run(alias, "retry", {"rows": rows.encode_ids(ids)})}
             if step is not None:
                 run(alias, "forget_steps", {"rows": rows.encode_ids(started), "name": step})
-            _log(alias, "retry", started, by=by, reason=reason, rule=step or "")
+            log_repairs(alias, "retry", started, by=by, reason=reason, rule=step or "")
             return started
     except IntegrityError:
         if len(ids) == 1:
@@ -111,7 +111,17 @@ def _find(alias: str, ids: Sequence[UUID]) -> dict[UUID, Found]:
     }
 
 
-def _log(alias: str, kind: str, ids: Iterable[UUID], *, by: str, reason: str, rule: str = "") -> None:
+def log_repairs(alias: str, kind: str, ids: Iterable[UUID], *, by: str, reason: str, rule: str = "") -> None:
+    """Keep in the history of jobs what a person did to them.
+
+    Args:
+        alias: of the queue's database, in the transaction that does it.
+        kind: what was done, in a word of at most 16 characters.
+        ids: of the jobs.
+        by: who did it.
+        reason: why.
+        rule: what it was done with: the step of a retry, the pace of a pass.
+    """
     history = [
         {
             "id": rows.new_id(),

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 from uuid import UUID
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import DatabaseError, connections
+from django.core.management.base import CommandParser
 
-from ultimat3_jobs.aliases import queue_alias
-from ultimat3_jobs.errors import AmbiguousId, DriverUnavailable, JobsError, MigrationMissing, UnknownJob
+from ultimat3_jobs.errors import AmbiguousId, JobsError, UnknownJob
 from ultimat3_jobs.inspection import repair, report, terminal
 from ultimat3_jobs.inspection.ids import CANDIDATES, resolve
-from ultimat3_jobs.inspection.lists import LAST, MAX_PAGE, Filters, Page, list_jobs
+from ultimat3_jobs.inspection.lists import LAST, Filters, Page, list_jobs
 from ultimat3_jobs.inspection.preview import preview
 from ultimat3_jobs.inspection.staged import WHICH, list_staged
 from ultimat3_jobs.inspection.steps import MAX_STEPS, MAX_STEPS_SHOWN
 from ultimat3_jobs.inspection.story import tell
+from ultimat3_jobs.management import steering
+from ultimat3_jobs.management.reporting import Parser, Refused, ReportingCommand, add_json, limit, storable
 from ultimat3_jobs.states import LIVE, RETRYABLE, State
-from ultimat3_jobs.text import fault_of_text
 
 BY = "manage.py jobs"
 BULK = 1_000
@@ -36,40 +31,12 @@ _FILTERS = ("queue", "name", "tenant", "key", "cause", "error")
 _MAY = {"retry": RETRYABLE, "cancel": LIVE}
 
 
-class Refused(Exception):
-    """Some of what was asked was refused, and has been reported."""
-
-
-class Parser(CommandParser):
-    """Answers in JSON where JSON was asked for, errors of the command line too."""
-
-    json = False
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        self.json = "--json" in (args if args is not None else sys.argv[1:])
-        return super().parse_known_args(args, namespace)
-
-    def error(self, message: str) -> NoReturn:
-        if self.json and self.called_from_command_line:
-            fault = {
-                "code": "X_USAGE",
-                "cause": message,
-                "fix": f"python {self.prog} --help",
-                "docs": "docs/operating.md",
-            }
-            print(json.dumps({"version": report.VERSION, "error": fault}))  # noqa: T201 - the parser has no stdout
-            sys.exit(2)
-        super().error(message)
-        raise AssertionError("the parser's error() does not return")
-
-
-class Command(BaseCommand):
-    help = "Shows jobs and mends them: ls, show, retry, cancel."
+class Command(ReportingCommand):
+    help = "Shows jobs and mends them: ls, show, retry, cancel; and passes of backfills: pause, resume, pace."
 
     def __init__(
         self, stdout: Any = None, stderr: Any = None, no_color: bool = False, force_color: bool = False
     ) -> None:
-        no_color = no_color or (bool(os.environ.get("NO_COLOR")) and not force_color)
         super().__init__(stdout, stderr, no_color, force_color)
         self._parsers: dict[str, CommandParser] = {}
 
@@ -79,20 +46,20 @@ class Command(BaseCommand):
         self._parsers["ls"] = ls
         _add_filters(ls)
         ls.add_argument("--staged", choices=WHICH, help="rows of the outbox instead of jobs; without other filters")
-        ls.add_argument("--limit", type=_limit, default=50, help="jobs at most, up to 1000 (default: 50)")
+        ls.add_argument("--limit", type=limit, default=50, help="jobs at most, up to 1000 (default: 50)")
         ls.add_argument("--before", type=UUID, default=LAST, metavar="ID", help="only jobs older than this id")
-        _add_json(ls)
+        add_json(ls)
 
         show = actions.add_parser("show", help="tell all about one job, or what became of work that was staged")
         self._parsers["show"] = show
         show.add_argument("id", nargs="?", help="the id, or at least 8 of its first digits")
-        show.add_argument("--name", type=_text, default="", help="instead of an id: the job's name, with --key")
-        show.add_argument("--key", type=_text, default="", help="the idempotency key")
-        show.add_argument("--tenant", type=_text, default="", help="the tenant, where several have the key")
+        show.add_argument("--name", type=storable, default="", help="instead of an id: the job's name, with --key")
+        show.add_argument("--key", type=storable, default="", help="the idempotency key")
+        show.add_argument("--tenant", type=storable, default="", help="the tenant, where several have the key")
         show.add_argument(
             "--steps", type=_steps, default=MAX_STEPS_SHOWN, help="recorded steps at most, of the last (default: 200)"
         )
-        _add_json(show)
+        add_json(show)
 
         for action, what in (
             ("retry", "start dead letters again; attempts start over, history stays"),
@@ -102,34 +69,22 @@ class Command(BaseCommand):
             one.add_argument("ids", nargs="*", metavar="ID", help="ids, or at least 8 of their first digits")
             _add_filters(one)
             one.add_argument("--write", action="store_true", help="with filters: do it; without it is a dry run")
-            one.add_argument("--limit", type=_limit, default=BULK, help="with filters: jobs at most (default: 1000)")
+            one.add_argument("--limit", type=limit, default=BULK, help="with filters: jobs at most (default: 1000)")
             one.add_argument("--reason", type=_reason, default="", help="why, kept in the job's history")
-            _add_json(one)
+            add_json(one)
             self._parsers[action] = one
         retry = self._parsers["retry"]
         retry.add_argument(
-            "--from-step", type=_text, metavar="NAME", help="do this recorded step and all that came after it again"
+            "--from-step", type=storable, metavar="NAME", help="do this recorded step and all that came after it again"
         )
         retry.add_argument(
             "--preview", action="store_true", help="with ids: show what would be skipped and what done again"
         )
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        as_json: bool = options["json"]
-        try:
-            try:
-                getattr(self, f"_{options['action']}")(options)
-            except DatabaseError as error:
-                raise _unusable(error) from error
-        except JobsError as error:
-            if not as_json:
-                raise CommandError(terminal.safe(str(error))) from error
-            self._print_json({"error": report.error(error)})
-            sys.exit(1)
-        except Refused as refused:
-            if not as_json:
-                raise CommandError(str(refused)) from refused
-            sys.exit(1)
+        self._parsers |= steering.add_arguments(actions, reason=_reason)
+
+    def answer(self, options: dict[str, Any]) -> None:
+        getattr(self, f"_{options['action']}")(options)
 
     def _ls(self, options: dict[str, Any]) -> None:
         filters = _filters(options)
@@ -138,20 +93,20 @@ class Command(BaseCommand):
             return
         page = list_jobs(filters, limit=options["limit"], before=options["before"])
         if options["json"]:
-            self._print_json(report.page(page))
+            self.print_json(report.page(page))
             return
-        self._print(terminal.page(page))
+        self.print_text(terminal.page(page))
         if unknown := sorted(set(filters.states) - set(State)):
-            self._print(f"No state of this build: {terminal.safe(', '.join(unknown))}. It has {', '.join(State)}.")
+            self.print_text(f"No state of this build: {terminal.safe(', '.join(unknown))}. It has {', '.join(State)}.")
 
     def _ls_staged(self, filters: Filters, options: dict[str, Any]) -> None:
         if filters != Filters():
             self._parsers["ls"].error("--staged takes no other filters")
         page = list_staged(options["staged"], limit=options["limit"], before=options["before"])
         if options["json"]:
-            self._print_json(report.staged_page(page))
+            self.print_json(report.staged_page(page))
         else:
-            self._print(terminal.staged_page(page))
+            self.print_text(terminal.staged_page(page))
 
     def _show(self, options: dict[str, Any]) -> None:
         if options["id"]:
@@ -164,9 +119,9 @@ class Command(BaseCommand):
         if told is None:
             raise UnknownJob(f"the job {found} has just been deleted", fix=LOOK)
         if options["json"]:
-            self._print_json(report.story(told))
+            self.print_json(report.story(told))
             return
-        self._print(terminal.story(told))
+        self.print_text(terminal.story(told))
 
     def _retry(self, options: dict[str, Any]) -> None:
         if not options["preview"]:
@@ -185,15 +140,33 @@ class Command(BaseCommand):
                 refusals.append(error)
         if options["json"]:
             errors = [report.error(one) for one in refusals]
-            self._print_json({"previews": [report.preview(one) for one in previews], "refused": errors})
+            self.print_json({"previews": [report.preview(one) for one in previews], "refused": errors})
         else:
             for found in previews:
-                self._print(terminal.preview(found))
+                self.print_text(terminal.preview(found))
         if refusals:
             raise Refused("\n".join(terminal.safe(str(one)) for one in refusals))
 
     def _cancel(self, options: dict[str, Any]) -> None:
         self._repair("cancel", options)
+
+    def _pause(self, options: dict[str, Any]) -> None:
+        self._steer("pause", options)
+
+    def _resume(self, options: dict[str, Any]) -> None:
+        self._steer("resume", options)
+
+    def _pace(self, options: dict[str, Any]) -> None:
+        if steering.changes_nothing(options):
+            self._parsers["pace"].error("give --rate, --window or --no-window")
+        self._steer("pace", options)
+
+    def _steer(self, action: str, options: dict[str, Any]) -> None:
+        done = steering.steer(action, options, by=BY)
+        if options["json"]:
+            self.print_json(steering.as_json(done))
+        else:
+            self.print_text(terminal.safe(steering.told(done)))
 
     def _repair(self, action: str, options: dict[str, Any]) -> None:
         filters = _filters(options)
@@ -209,13 +182,13 @@ class Command(BaseCommand):
         if options["write"]:
             self._carry_out(action, [job.id for job in page.jobs], [], options, page)
         elif options["json"]:
-            self._print_json({"dry_run": True, **report.page(page)})
+            self.print_json({"dry_run": True, **report.page(page)})
         else:
-            self._print(terminal.page(page))
+            self.print_text(terminal.page(page))
             told = f"A dry run: nothing was changed. --write would {action} {_count(len(page.jobs))}"
             if options.get("from_step") is not None:
                 told += f" from step {terminal.safe(repr(options['from_step']))}; those without it would be refused"
-            self._print(f"{told}.")
+            self.print_text(f"{told}.")
 
     def _carry_out(
         self,
@@ -233,14 +206,14 @@ class Command(BaseCommand):
         if options["json"]:
             more = {} if page is None else {"before": page.before and str(page.before), "walked": page.walked}
             errors = [report.error(one) for one in unresolved]
-            self._print_json({"outcomes": [report.outcome(one) for one in outcomes], "unresolved": errors, **more})
+            self.print_json({"outcomes": [report.outcome(one) for one in outcomes], "unresolved": errors, **more})
         else:
             for one in outcomes:
                 if one.done:
-                    self._print(f"{one.id} {one.verdict}")
+                    self.print_text(f"{one.id} {one.verdict}")
             if page is not None:
                 done = _count(sum(one.done for one in outcomes))
-                self._print(terminal.rest(page) or f"{done}, and there are no more.")
+                self.print_text(terminal.rest(page) or f"{done}, and there are no more.")
         if refusals:
             raise Refused("\n".join(terminal.safe(str(one)) for one in refusals))
 
@@ -261,13 +234,6 @@ class Command(BaseCommand):
         live = [job.id for job in page.jobs if job.state in LIVE]
         return (live or list(newest.values()))[0]
 
-    def _print(self, text: str) -> None:
-        encoding = getattr(self.stdout, "encoding", None) or "utf-8"
-        self.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
-
-    def _print_json(self, value: dict[str, Any]) -> None:
-        self.stdout.write(json.dumps({"version": report.VERSION, **value}))
-
 
 def _resolved(texts: Sequence[str]) -> tuple[list[UUID], list[JobsError]]:
     """Return the ids, each as often as it is named, and what of the texts is not the id of one row."""
@@ -282,44 +248,23 @@ def _resolved(texts: Sequence[str]) -> tuple[list[UUID], list[JobsError]]:
 
 
 def _add_filters(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--state", type=_text, action="append", default=[], help=f"{', '.join(State)}; can be repeated")
-    parser.add_argument("--queue", type=_text, default="", help="the queue's name")
-    parser.add_argument("--name", type=_text, default="", help="the job's name")
-    parser.add_argument("--tenant", type=_text, default="", help="the tenant")
-    parser.add_argument("--key", type=_text, default="", help="the idempotency key")
-    parser.add_argument("--cause", type=_text, default="", help="the group of like failures, or its beginning")
-    parser.add_argument("--error", type=_text, default="", metavar="CLASS", help="the exception's class")
-
-
-def _add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--state", type=storable, action="append", default=[], help=f"{', '.join(State)}; can be repeated"
+    )
+    parser.add_argument("--queue", type=storable, default="", help="the queue's name")
+    parser.add_argument("--name", type=storable, default="", help="the job's name")
+    parser.add_argument("--tenant", type=storable, default="", help="the tenant")
+    parser.add_argument("--key", type=storable, default="", help="the idempotency key")
+    parser.add_argument("--cause", type=storable, default="", help="the group of like failures, or its beginning")
+    parser.add_argument("--error", type=storable, default="", metavar="CLASS", help="the exception's class")
 
 
 def _filters(options: dict[str, Any]) -> Filters:
     return Filters(states=tuple(options["state"]), **{name: options[name] for name in _FILTERS})
 
 
-def _unusable(error: DatabaseError) -> DriverUnavailable:
-    """What a database error says about the queue: most often that `migrate` has not been run there."""
-    alias = queue_alias()
-    # A database that cannot be asked is away, or in a transaction that is broken.
-    with suppress(DatabaseError), connections[alias].cursor() as cursor:
-        if "x_jobs" not in connections[alias].introspection.table_names(cursor):
-            return MigrationMissing(
-                f"{alias!r} has no tables of ultimat3_jobs", fix=f"python manage.py migrate --database {alias}"
-            )
-    first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-    return DriverUnavailable(f"the queue's database refused: {first}", fix=f"python manage.py check --database {alias}")
-
-
 def _count(number: int) -> str:
     return f"{number} job{'' if number == 1 else 's'}"
-
-
-def _limit(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= MAX_PAGE:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MAX_PAGE}")
-    return int(text)
 
 
 def _steps(text: str) -> int:
@@ -328,13 +273,7 @@ def _steps(text: str) -> int:
     return int(text)
 
 
-def _text(text: str) -> str:
-    if fault := fault_of_text(text):
-        raise argparse.ArgumentTypeError(f"it holds {fault}")
-    return text
-
-
 def _reason(text: str) -> str:
     if len(text) > repair.MAX_REASON:
         raise argparse.ArgumentTypeError(f"it has {len(text)} characters; {repair.MAX_REASON} are kept")
-    return _text(text)
+    return storable(text)

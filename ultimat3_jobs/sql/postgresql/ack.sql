@@ -19,6 +19,7 @@ SET state = 'done',
     progress = coalesce(settled.progress::jsonb, j.progress),
     last_error = '',
     parks = 0,
+    park_reason = '',
     visible_at = NULL,
     finished_at = statement_timestamp(),
     updated_at = statement_timestamp()

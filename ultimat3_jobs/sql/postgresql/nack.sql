@@ -28,6 +28,8 @@ SET state = CASE settled.kind
     attempt = CASE WHEN settled.kind IN ('park', 'suspend', 'hand-back') THEN j.attempt - 1 ELSE j.attempt END,
     run_at = CASE
         WHEN settled.kind IN ('retry', 'park') THEN statement_timestamp() + make_interval(secs => settled.delay)
+        -- It was nudged since it began: what it lies down for may hold no longer.
+        WHEN settled.kind = 'suspend' AND j.park_reason > '' THEN statement_timestamp()
         -- The first of what it waits for in time: its end, or the next look for its event.
         WHEN settled.kind = 'suspend' THEN coalesce(
             least(settled.until AT TIME ZONE 'UTC', statement_timestamp() + make_interval(secs => settled.poll)),

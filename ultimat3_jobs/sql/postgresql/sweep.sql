@@ -35,6 +35,7 @@ SET state = CASE lapsed.kind WHEN 'lost' THEN 'dead' ELSE 'ready' END,
     cause = :cause,
     lapses = j.lapses + 1,
     claim_token = NULL,
+    park_reason = '',
     visible_at = NULL,
     updated_at = statement_timestamp()
 FROM lapsed

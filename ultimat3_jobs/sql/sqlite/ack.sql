@@ -7,6 +7,7 @@ SET state = 'done',
     progress = coalesce(settled.progress, x_jobs.progress),
     last_error = '',
     parks = 0,
+    park_reason = '',
     visible_at = NULL,
     finished_at = strftime('%Y-%m-%d %H:%M:%f', 'now') || '000',
     updated_at = strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'

@@ -11,6 +11,9 @@ SET state = CASE settled.kind
     run_at = CASE
         WHEN settled.kind IN ('retry', 'park')
             THEN strftime('%Y-%m-%d %H:%M:%f', 'now', settled.delay || ' seconds') || '000'
+        -- It was nudged since it began: what it lies down for may hold no longer.
+        WHEN settled.kind = 'suspend' AND x_jobs.park_reason > ''
+            THEN strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'
         -- The first of what it waits for in time: its end, or the next look for its event.
         WHEN settled.kind = 'suspend' THEN CASE
             WHEN settled.until IS NULL

@@ -1,8 +1,9 @@
 -- Writes down in the ledger what a pass is about to sweep, and by which code.
 UPDATE x_backfills
 SET bound = :bound,
-    processed = 0,
     total = :total,
+    processed = 0,
+    began_with = 0,
     estimated = :estimated,
     checksum = :checksum,
     release = :release,

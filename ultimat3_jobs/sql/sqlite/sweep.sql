@@ -14,6 +14,7 @@ SET state = CASE lapsed.kind WHEN 'lost' THEN 'dead' ELSE 'ready' END,
     cause = :cause,
     lapses = lapses + 1,
     claim_token = NULL,
+    park_reason = '',
     visible_at = NULL,
     updated_at = strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'
 FROM (

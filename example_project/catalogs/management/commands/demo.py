@@ -10,15 +10,16 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn
 
-from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connection
 from tqdm import tqdm
 
+from example_project.catalogs.counting import migrate_to_expanded
 from example_project.catalogs.rendering import as_document, as_text
 from example_project.catalogs.running import run_demo
 from example_project.catalogs.watching import NothingMoves, Standing
 from example_project.catalogs.worker_process import WorkerFailed
+from ultimat3_jobs.errors import BackfillPending
 
 
 class Command(BaseCommand):
@@ -38,11 +39,11 @@ class Command(BaseCommand):
             raise CommandError(
                 "the worker is a process of its own and cannot open this one's memory: unset DATABASE_URL"
             )
-        call_command("migrate", interactive=False, verbosity=0)
+        migrate_to_expanded()
         try:
             with _terminated_in_good_order(), _progress_bar() as bar:
                 outcome = run_demo(lambda standing: _show(bar, standing), lambda line: self._say(bar, line))
-        except (WorkerFailed, NothingMoves) as error:
+        except (WorkerFailed, NothingMoves, BackfillPending) as error:
             raise CommandError(f"{error}\nRun the demo again: it goes on from where it is.") from error
         except KeyboardInterrupt:
             raise CommandError(

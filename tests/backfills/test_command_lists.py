@@ -1,0 +1,123 @@
+"""`manage.py backfill --list` and `--pending`: where backfills stand, and whether a deploy may go on."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+
+from tests.app.models import Item
+from tests.backfills.commanding import as_json, refused, run
+from tests.backfills.ledger_rows import ledger_row
+from tests.backfills.sweeping import declare, sweep
+from tests.working import run_due
+from ultimat3_jobs.inspection.repair import cancel
+from ultimat3_jobs.models import Backfill as Ledger
+
+pytestmark = pytest.mark.usefixtures("queue", "nothing_declared")
+
+
+def failing(run: Any, rows: list[Item]) -> None:
+    raise ValueError("never \x1b[2J")
+
+
+def commands(text: str) -> list[str]:
+    """Return the command lines in a text."""
+    return [line.strip().partition("  #")[0] for line in text.splitlines() if line.strip().startswith("python ")]
+
+
+def in_staging(settings: Any) -> None:
+    settings.ULTIMAT3_JOBS = {**settings.ULTIMAT3_JOBS, "ENVIRONMENT": "staging"}
+
+
+@pytest.fixture
+def several(settings: Any) -> None:
+    """Backfills of every status."""
+    in_staging(settings)
+    Item.objects.create()
+    sweep(declare(None, Item, name="a.completed"))
+    sweep(declare(failing, Item, name="b.failed", retry=_once()))
+    declare(None, Item, name="c.pending")
+    declare(None, Item, name="d.elsewhere", environments=["production"])
+    cancelled = declare(None, Item, name="e.cancelled", exclusive=False).enqueue()
+    ledger_row("e.cancelled", run_id=cancelled.run_id)  # it had begun
+    cancel([cancelled.id], by="ann", reason="on purpose")
+    declare(None, Item, name="f.running", exclusive=False).enqueue()
+
+
+def _once() -> Any:
+    from ultimat3_jobs import Retry
+
+    return Retry(attempts=1)
+
+
+def test_a_list_tells_where_each_stands_and_what_comes_next(several: None) -> None:
+    told = run("--list")
+
+    assert [line for line in told.splitlines() if not line.startswith(" ")] == [
+        "a.completed  completed",
+        "b.failed  failed; a deploy that needs it must wait",
+        "c.pending  pending; a deploy that needs it must wait",
+        "d.elsewhere  excluded",
+        "e.cancelled  cancelled; a deploy that needs it must wait",
+        "f.running  running",
+    ]
+    assert "python manage.py backfill c.pending --write" in commands(told)
+    assert "\x1b" not in told
+
+
+def test_a_list_as_json_and_its_filters(several: None) -> None:
+    found = as_json("--list")["backfills"]
+
+    assert {one["name"]: one["status"] for one in found}["d.elsewhere"] == "excluded"
+    (completed,) = found[0]["passes"]
+    assert (completed["status"], completed["percent"], completed["processed"]) == ("completed", 100, 1)
+    assert [one["name"] for one in as_json("--list", "--status", "failed")["backfills"]] == ["b.failed"]
+    assert [one["name"] for one in as_json("--list", "--name", "c.pending")["backfills"]] == ["c.pending"]
+    assert sum(len(one["passes"]) for one in as_json("--list", "--limit", 2)["backfills"]) == 2
+    assert run("--list", "--name", "none") == "no backfill was found\n"
+
+
+def test_a_deploy_is_held_by_what_is_unswept_alone(several: None) -> None:
+    told, why = refused("--pending")
+
+    names = [line.split()[0] for line in told.splitlines() if not line.startswith(" ")]
+    assert names == ["b.failed", "c.pending", "e.cancelled"]
+    assert why == "3 backfills must be swept first"
+    found = as_json("--pending", status=1)
+    assert [one["name"] for one in found["pending"]] == names
+    assert len(found["backfills"]) == 6
+
+
+def test_the_commands_that_let_a_deploy_go_on_can_be_run(several: None) -> None:
+    from django.core.management import call_command
+
+    declare(None, Item, name="b.failed", retry=_once())
+    for line in commands(refused("--pending")[0]):
+        call_command(*shlex.split(line)[2:])
+    run_due()
+
+    assert run("--pending") == "nothing that is declared is unswept\n"
+    assert as_json("--pending")["pending"] == []
+
+
+def test_a_deploy_is_held_where_nobody_says_which_environment_this_is() -> None:
+    declare(None, Item, environments=["production"])
+
+    told, _ = refused("--pending")
+
+    assert "unknown-environment" in told
+    assert 'ULTIMAT3_JOBS["ENVIRONMENT"] = ' in told
+
+
+def test_without_backfills_nothing_is_unswept() -> None:
+    assert run("--pending") == "nothing that is declared is unswept\n"
+    assert run("--list") == "no backfill was found\n"
+
+
+def test_passes_without_a_declaration_are_listed() -> None:
+    done = sweep(declare(None, Item))
+    Ledger.objects.filter(pk=done.run_id).update(name="t.gone")
+
+    assert "t.gone  completed; no installed code declares it" in run("--list")

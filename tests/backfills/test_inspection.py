@@ -1,0 +1,258 @@
+"""What is told of backfills and their passes, once for the command, the admin and JSON."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from tests.app.models import Item
+from tests.backfills.ledger_rows import ledger_row
+from tests.backfills.sweeping import declare, ledger, sweep
+from tests.inspection.rows import add_job
+from tests.working import row, run_due
+from ultimat3_jobs.backfills.pending import PassStatus, Status
+from ultimat3_jobs.ids import uuid7
+from ultimat3_jobs.inspection import backfill_texts, report
+from ultimat3_jobs.inspection.backfills import list_backfills, list_passes, pass_of, pending, tell_pass
+from ultimat3_jobs.models import Backfill, Job
+
+pytestmark = pytest.mark.usefixtures("queue")
+
+BEGAN = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def make_items(count: int) -> None:
+    Item.objects.bulk_create(Item(number=number) for number in range(count))
+
+
+def a_pass(
+    state: str | None, name: str = "t.backfill", *, job: dict[str, Any] | None = None, **values: Any
+) -> Backfill:
+    """Insert the row of a pass and, where it has a state, its job."""
+    run_id = uuid7()
+    if state is not None:
+        times = {"run_at": BEGAN, "created_at": BEGAN, "updated_at": BEGAN}
+        columns = {"id": run_id, "run_id": run_id, "name": name, "idempotency_key": "pass", "tenant_id": None}
+        add_job(state, **columns | times | (job or {}))
+    return ledger_row(name, run_id=run_id, **values)
+
+
+def told(run_id: UUID) -> Any:
+    found = tell_pass(run_id)
+    assert found is not None
+    return found
+
+
+def test_a_pass_that_has_completed_is_told_with_what_it_came_to() -> None:
+    make_items(30)
+    one = told(sweep(declare(None, Item, batch=10)).run_id)
+
+    assert (one.status, one.begun, one.percent, one.row.processed) == (PassStatus.COMPLETED, True, 100, 30)
+    assert (one.waits_for, one.seconds_left, one.is_live) == ("", None, False)
+    assert one.rows_per_second > 0
+    assert [command for command, _ in backfill_texts.commands(one)] == [
+        "python manage.py backfill t.backfill --write --force"
+    ]
+    json.dumps(report.sweep(one))
+
+
+def test_a_pass_that_is_queued_is_told_before_the_ledger_has_it() -> None:
+    started = declare(None, Item, batch=10, rate=3).enqueue(forced=True)
+
+    one = told(started.id)
+
+    assert (one.status, one.begun, one.row.forced, one.row.rate) == (PassStatus.RUNNING, False, True, 3)
+    assert one.waits_for == "a worker that serves the queue 'default'"
+    assert one.percent is None
+    assert [each.run_id for each in list_passes().passes] == [started.id]
+    (found,) = list_backfills("t.backfill")
+    assert (found.name, found.status, found.keeps_back) == ("t.backfill", Status.RUNNING, False)
+    assert [each.run_id for each in found.passes] == [started.id]
+    assert not Backfill.objects.exists()
+    json.dumps(report.backfill(found))
+
+
+@pytest.mark.parametrize(
+    ("processed", "total", "outcome", "percent"),
+    [
+        (0, None, "", None),
+        (0, 0, "", 0),
+        (499, 1_000, "", 49),
+        (999, 1_000, "", 99),
+        (1_000, 1_000, "", 99),
+        (1_200, 1_000, "", 99),
+        (3, 3, "completed", 100),
+        (0, 0, "completed", 100),
+    ],
+)
+def test_no_pass_is_beyond_its_whole_and_none_is_at_it_before_its_end(
+    processed: int, total: int | None, outcome: str, percent: int | None
+) -> None:
+    row = a_pass("running", processed=processed, total=total, outcome=outcome)
+
+    assert told(row.run_id).percent == percent
+
+
+@pytest.mark.parametrize(
+    ("state", "outcome", "paused", "status"),
+    [
+        ("ready", "", False, PassStatus.RUNNING),
+        ("running", "", True, PassStatus.PAUSED),
+        ("suspended", "", True, PassStatus.PAUSED),
+        ("dead", "", False, PassStatus.FAILED),
+        ("dead", "", True, PassStatus.FAILED),
+        ("cancelled", "", True, PassStatus.CANCELLED),
+        ("done", "", False, PassStatus.FAILED),
+        ("done", "completed", True, PassStatus.COMPLETED),
+        (None, "", False, PassStatus.FAILED),
+        (None, "completed", False, PassStatus.COMPLETED),
+    ],
+)
+def test_the_status_of_a_pass_is_what_the_ledger_and_its_job_say(
+    state: str | None, outcome: str, paused: bool, status: PassStatus
+) -> None:
+    row = a_pass(state, outcome=outcome, paused_at=BEGAN if paused else None, paused_by="ann" if paused else "")
+
+    one = told(row.run_id)
+
+    assert one.status is status
+    assert backfill_texts.status_text(one)
+    assert bool(backfill_texts.paused_text(one)) is (status is PassStatus.PAUSED)
+    assert all(command.startswith("python manage.py ") for command, _ in backfill_texts.commands(one))
+
+
+def test_the_speed_is_that_of_the_present_run_and_pauses_are_not_in_it() -> None:
+    make_items(40)
+    seen: list[int] = []
+
+    def handler(run: Any, rows: list[Item]) -> None:
+        seen.append(Backfill.objects.get(pk=run.run_id).began_with)
+        if len(seen) == 3:
+            raise RuntimeError("stops this run")
+
+    done = sweep(declare(handler, Item, batch=10))
+    assert (done.state, ledger(done).began_with, ledger(done).processed) == ("delayed", 0, 20)
+    Job.objects.filter(pk=done.pk).update(run_at=done.created_at)
+    run_due()
+
+    # The first page of the second run was read before it landed.
+    assert seen == [0, 0, 0, 0, 20]
+    assert (row(done.pk).state, ledger(done).began_with, ledger(done).processed) == ("done", 20, 40)
+
+
+def test_a_speed_is_told_of_what_has_landed_in_the_run() -> None:
+    at = {"started_at": BEGAN}
+    landed = {"processed": 900, "began_with": 300, "total": 1_500, "updated_at": BEGAN + timedelta(seconds=60)}
+    parked = told(a_pass("suspended", "t.parked", job=at, **landed).run_id)
+    fresh = told(a_pass("running", "t.fresh", job={"started_at": BEGAN + timedelta(seconds=90)}, **landed).run_id)
+    running = told(a_pass("running", job=at, **landed).run_id)
+
+    assert (parked.rows_per_second, parked.seconds_left) == (10, None)
+    assert backfill_texts.speed_text(parked) == "10 rows a second"
+    assert (fresh.rows_per_second, fresh.seconds_left) == (None, None)
+    assert (backfill_texts.speed_text(fresh), backfill_texts.left_text(fresh)) == ("-", "-")
+    # One that hangs gets slower while it does.
+    seconds = (running.now - BEGAN).total_seconds()
+    assert running.rows_per_second == pytest.approx(600 / seconds)
+    assert running.seconds_left == pytest.approx(seconds)
+
+
+def test_what_a_pass_waits_for_is_what_its_job_says() -> None:
+    parked = a_pass("suspended", job={"park_reason": "its window opens at 22:00"})
+    failed = a_pass("delayed", "t.failed")
+
+    assert told(parked.run_id).waits_for == "its window opens at 22:00"
+    assert told(failed.run_id).waits_for == "its next attempt, due at 2026-01-01 12:00:00 UTC"
+
+
+def test_a_failed_pass_is_told_with_its_error_and_goes_on_by_a_retry() -> None:
+    row = a_pass("dead")
+
+    one = told(row.run_id)
+
+    assert backfill_texts.error_text(one) == "ValueError: declined"
+    assert backfill_texts.status_text(one) == "It failed (attempts-exhausted): ValueError: declined"
+    assert backfill_texts.commands(one)[0][0] == f"python manage.py jobs retry {row.run_id}"
+    (listed,) = list_passes().passes
+    assert backfill_texts.error_text(listed) == "ValueError"
+
+
+def test_a_declaration_that_has_changed_since_is_told_as_such() -> None:
+    declare(None, Item)
+    other = a_pass("done", outcome="completed", checksum="0" * 64)
+    without = a_pass("done", outcome="completed")
+    gone = a_pass("done", "t.gone", outcome="completed", checksum="0" * 64)
+
+    assert told(other.run_id).checksum_changed is True
+    assert told(without.run_id).checksum_changed is None
+    assert told(gone.run_id).checksum_changed is None
+
+
+def test_a_source_that_raises_does_not_keep_a_pass_from_being_told() -> None:
+    declare(None, Item, source=lambda: 1 / 0)
+
+    assert told(a_pass("done", outcome="completed", checksum="0" * 64).run_id).checksum_changed is None
+
+
+def test_passes_of_names_that_nobody_declares_any_more_are_told_too() -> None:
+    declare(None, Item, name="t.now", aliases=["t.before"])
+    before = a_pass("done", "t.before", outcome="completed")
+    gone = a_pass("cancelled", "t.gone")
+
+    # Others may have been declared by modules of tests.
+    found = {one.name: one for one in list_backfills() if one.name.startswith("t.")}
+
+    assert list(found) == ["t.now", "t.gone"]
+    assert (found["t.now"].status, found["t.gone"].status) == (Status.COMPLETED, Status.CANCELLED)
+    assert [one.run_id for one in found["t.now"].passes] == [before.run_id]
+    assert [one.run_id for one in found["t.gone"].passes] == [gone.run_id]
+    assert (found["t.gone"].definition, found["t.gone"].keeps_back) == (None, False)
+    for name in ("t.now", "t.before"):
+        assert [one.name for one in list_backfills(name)] == ["t.now"]
+        assert [one.run_id for one in list_passes(name).passes] == [before.run_id]
+    assert [one.name for one in list_backfills(status="cancelled")] == ["t.gone"]
+    assert list_backfills("t.none") == []
+
+
+def test_a_list_goes_on_page_by_page_the_newest_first() -> None:
+    rows = [a_pass("done", outcome="completed").run_id for _ in range(6)]
+    rows.append(declare(None, Item).enqueue(forced=True).id)
+    rows.append(a_pass("done", "t.other", outcome="completed").run_id)
+    found: list[UUID] = []
+    page = list_passes(limit=3)
+    found += [one.run_id for one in page.passes]
+    while page.before is not None:
+        page = list_passes(limit=3, before=page.before)
+        found += [one.run_id for one in page.passes]
+
+    assert found == rows[::-1]
+
+
+def test_a_list_asks_for_its_jobs_at_once() -> None:
+    counts = []
+    for number in range(3):
+        for each in range(1 + 3 * number):
+            declare(None, Item, name=f"t.{number}-{each}").enqueue()
+            a_pass("dead", f"t.{number}-{each}")
+        with CaptureQueriesContext(
+            connection,
+        ) as queries:
+            list_backfills()
+            pending()
+        counts.append(len(queries))
+
+    assert counts[0] == counts[1] == counts[2], counts
+
+
+def test_what_is_no_pass_is_told_as_none() -> None:
+    job = add_job("dead")
+
+    assert tell_pass(job.run_id) is None
+    assert tell_pass(uuid7()) is None
+    assert pass_of(job) is None

@@ -1,0 +1,174 @@
+"""Guards of what people do to a live pass, and of what they are told about passes."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import BOTH, POSTGRESQL, SQLITE, Mutation
+
+CONTROLS = "ultimat3_jobs/backfills/controls.py"
+TOLD = "ultimat3_jobs/inspection/backfills.py"
+STEERING = "ultimat3_jobs/management/steering.py"
+SQL = "ultimat3_jobs/sql"
+STATES = "tests/backfills/test_controls.py::"
+BESIDE = "tests/backfills/test_steered.py::"
+INSPECTED = "tests/backfills/test_inspection.py::"
+SHELL = "tests/backfills/test_steering.py::"
+
+MUTATIONS: tuple[Mutation, ...] = (
+    *(
+        Mutation(
+            "controls: a run that read its controls before they were changed does not lie down with them",
+            f"{SQL}/{vendor}/nack.sql",
+            f"WHEN settled.kind = 'suspend' AND {column} > ''",
+            "WHEN false",
+            f"{BESIDE}test_a_resume_between_the_look_and_the_park_wakes_the_pass_at_once",
+            (vendor,),
+        )
+        for vendor, column in (("postgresql", "j.park_reason"), ("sqlite", "x_jobs.park_reason"))
+    ),
+    *(
+        Mutation(
+            "controls: what is parked falls due",
+            f"{SQL}/{vendor}/nudge.sql",
+            old,
+            "WHEN false THEN",
+            f"{STATES}test_a_parked_pass_is_woken_by_any_control",
+            (vendor,),
+        )
+        for vendor, old in (
+            ("postgresql", "WHEN j.state || '' = 'suspended' AND j.parks = 0 THEN"),
+            ("sqlite", "WHEN state = 'suspended' AND parks = 0 THEN"),
+        )
+    ),
+    Mutation(
+        "controls: a job of a name that no code knows is not woken",
+        f"{SQL}/sqlite/nudge.sql",
+        " AND parks = 0",
+        "",
+        f"{STATES}test_a_pass_whose_code_is_gone_is_parked_for_that_and_not_woken",
+        SQLITE,
+    ),
+    Mutation(
+        "controls: a pass that has ended is not steered",
+        CONTROLS,
+        "            if not live or (not moved",
+        "            if (not moved",
+        f"{STATES}test_a_pass_that_has_ended_is_not_steered",
+        SQLITE,
+    ),
+    *(
+        Mutation(
+            "controls: a pass that has completed is not paused, though its job has yet to be settled",
+            f"{SQL}/{vendor}/pause_pass.sql",
+            old,
+            "",
+            f"{BESIDE}test_a_pause_that_waits_for_the_end_is_refused",
+            (vendor,),
+        )
+        for vendor, old in (("postgresql", " AND b.outcome = ''"), ("sqlite", " AND outcome = ''"))
+    ),
+    Mutation(
+        "controls: a resume after the end is refused, not told that nothing was paused",
+        CONTROLS,
+        "otherwise is None or self._outcome(alias) == COMPLETED",
+        "otherwise is None",
+        f"{BESIDE}test_a_control_after_the_end_is_refused_though_the_job_has_yet_to_be_settled",
+        SQLITE,
+    ),
+    Mutation(
+        "controls: since when a pass is paused stays",
+        f"{SQL}/postgresql/pause_pass.sql",
+        "coalesce(b.paused_at, statement_timestamp())",
+        "statement_timestamp()",
+        f"{STATES}test_a_second_pause_says_anew_who_and_why_and_since_when_stays",
+        POSTGRESQL,
+    ),
+    Mutation(
+        "controls: who steered a pass is kept",
+        CONTROLS,
+        "            if moved:\n",
+        "            if False:\n",
+        f"{STATES}test_who_steered_a_pass_is_kept_in_its_jobs_history",
+        SQLITE,
+    ),
+    Mutation(
+        "controls: a pass is paused before it has begun",
+        CONTROLS,
+        "        ledger.open_pass(\n",
+        "        (lambda *_, **__: None)(\n",
+        f"{STATES}test_a_pass_is_paused_before_it_has_begun_and_its_row_says_what_it_will_be",
+        SQLITE,
+    ),
+    Mutation(
+        "controls: a window that is not named stays",
+        CONTROLS,
+        '        "with_window": window is not UNCHANGED,\n',
+        '        "with_window": True,\n',
+        f"{STATES}test_a_pace_changes_what_is_asked_for_and_nothing_else",
+        BOTH,
+    ),
+    Mutation(
+        "passes: none is at its whole before its end",
+        TOLD,
+        "min(MOST, 100 * row.processed // row.total)",
+        "100 * row.processed // row.total",
+        f"{INSPECTED}test_no_pass_is_beyond_its_whole_and_none_is_at_it_before_its_end",
+        SQLITE,
+    ),
+    *(
+        Mutation(
+            "passes: the speed is that of the present run",
+            f"{SQL}/{vendor}/progress_pass.sql",
+            old,
+            "WHEN false THEN",
+            f"{INSPECTED}test_the_speed_is_that_of_the_present_run_and_pauses_are_not_in_it",
+            (vendor,),
+        )
+        for vendor, old in (
+            (
+                "postgresql",
+                "WHEN b.updated_at < (SELECT j.started_at FROM x_jobs AS j WHERE j.id = b.run_id) THEN",
+            ),
+            ("sqlite", "WHEN updated_at < (SELECT j.started_at FROM x_jobs AS j WHERE j.id = x_backfills.run_id) THEN"),
+        )
+    ),
+    Mutation(
+        "passes: a speed is told of what has landed in the run",
+        TOLD,
+        " or row.updated_at <= job.started_at",
+        "",
+        f"{INSPECTED}test_a_speed_is_told_of_what_has_landed_in_the_run",
+        SQLITE,
+    ),
+    Mutation(
+        "passes: a source that raises does not keep a pass from being told",
+        TOLD,
+        "    with suppress(Exception):",
+        "    with suppress(KeyError):",
+        f"{INSPECTED}test_a_source_that_raises_does_not_keep_a_pass_from_being_told",
+        SQLITE,
+    ),
+    Mutation(
+        "passes: one that has not begun is listed",
+        TOLD,
+        "ids = sorted({*rows, *(one for one in live if one not in known)}, reverse=True)",
+        "ids = sorted({*rows}, reverse=True)",
+        f"{INSPECTED}test_a_list_goes_on_page_by_page_the_newest_first",
+        SQLITE,
+    ),
+    Mutation(
+        "steering: a name that looks like an id is a name",
+        STEERING,
+        "    if live is not None:\n",
+        "    if live is not None and id_range(text) is None:\n",
+        f"{SHELL}test_a_name_that_looks_like_an_id_is_a_name",
+        SQLITE,
+    ),
+    Mutation(
+        "steering: a pace that changes nothing is refused",
+        "ultimat3_jobs/management/commands/jobs.py",
+        "        if steering.changes_nothing(options):\n",
+        "        if False:\n",
+        f"{SHELL}test_a_pace_that_is_none_is_refused",
+        SQLITE,
+    ),
+)

@@ -1,0 +1,238 @@
+"""Guards of the command for backfills, of what it tries and follows, and of what says that workers are alive."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import POSTGRESQL, SQLITE, Mutation
+
+COMMAND = "ultimat3_jobs/management/commands/backfill.py"
+PLAN = "ultimat3_jobs/backfills/plan.py"
+TRIAL = "ultimat3_jobs/backfills/trial.py"
+FOLLOWING = "ultimat3_jobs/management/following.py"
+REHEARSAL = "ultimat3_jobs/inspection/rehearsal.py"
+REPORTS = "ultimat3_jobs/inspection/backfills.py"
+PRESENCE = "ultimat3_jobs/worker/presence.py"
+WORKERS = "ultimat3_jobs/inspection/workers.py"
+COMMANDED = "tests/backfills/test_command.py::"
+TRIED = "tests/backfills/test_command_try.py::"
+LISTED = "tests/backfills/test_command_lists.py::"
+WAITED = "tests/backfills/test_command_wait.py::"
+PRESENT = "tests/worker/test_presence.py::"
+
+MUTATIONS: tuple[Mutation, ...] = (
+    Mutation(
+        "backfill: without --write nothing is started",
+        COMMAND,
+        '        if options["write"]:\n            self._write(backfill, options)\n',
+        "        if True:\n            self._write(backfill, options)\n",
+        f"{COMMANDED}test_a_name_alone_says_what_a_pass_would_do_and_writes_nothing",
+        SQLITE,
+    ),
+    Mutation(
+        "backfill: an option of another form is refused",
+        COMMAND,
+        "            if options[one] not in (None, False):\n",
+        "            if False:\n",
+        f"{COMMANDED}test_options_that_make_no_sense_together_are_refused",
+        SQLITE,
+    ),
+    Mutation(
+        "backfill: one form at a time",
+        COMMAND,
+        "        if len(given) != 1:\n",
+        "        if not given:\n",
+        f"{COMMANDED}test_options_that_make_no_sense_together_are_refused",
+        SQLITE,
+    ),
+    Mutation(
+        "backfill: --force goes with --write",
+        COMMAND,
+        '        if options["force"] and not options["write"]:\n',
+        "        if False:\n",
+        f"{COMMANDED}test_options_that_make_no_sense_together_are_refused",
+        SQLITE,
+    ),
+    Mutation(
+        "backfill: an environment without a name is no quiet refusal",
+        COMMAND,
+        "        return bool(get_settings().environment)\n",
+        "        return True\n",
+        f"{COMMANDED}test_all_fails_where_nobody_says_which_environment_this_is",
+        SQLITE,
+    ),
+    Mutation(
+        "backfill: of all, what is swept is no failure",
+        COMMAND,
+        "isinstance(refusal, BackfillApplied | BackfillRunning)",
+        "isinstance(refusal, BackfillRunning)",
+        f"{COMMANDED}test_all_with_write_succeeds_where_nothing_was_left_to_start",
+        SQLITE,
+    ),
+    Mutation(
+        "backfill: --pending exits with 1",
+        COMMAND,
+        "        if found.unswept:\n",
+        "        if False:\n",
+        f"{LISTED}test_a_deploy_is_held_by_what_is_unswept_alone",
+        SQLITE,
+    ),
+    Mutation(
+        "plan: nothing is counted before the migration",
+        PLAN,
+        "reach=None if isinstance(verdict.error, BackfillMigrationPending) else _reach(",
+        "reach=_reach(",
+        f"{COMMANDED}test_a_plan_counts_nothing_before_its_migration_is_applied",
+        SQLITE,
+    ),
+    Mutation(
+        "plan: a page that scans the table is warned of",
+        PLAN,
+        'any(node["Node Type"] == "Seq Scan" and',
+        "any(False and",
+        f"{COMMANDED}test_a_page_that_looks_at_the_whole_table_is_warned_of",
+        POSTGRESQL,
+    ),
+    Mutation(
+        "plan: in the surroundings of the tenant",
+        PLAN,
+        "    return as_tenant(tenant, lambda: _plan(backfill, tenant))\n",
+        "    return _plan(backfill, tenant)\n",
+        f"{COMMANDED}test_the_plan_is_made_for_the_tenant",
+        SQLITE,
+    ),
+    Mutation(
+        "try: what was written is rolled back",
+        TRIAL,
+        "                raise _Enough",
+        "                return tried",
+        f"{TRIED}test_nothing_stays_of_what_was_tried",
+        SQLITE,
+    ),
+    Mutation(
+        "try: the transaction cannot be ended from within",
+        TRIAL,
+        "                kept_whole(rows.alias, refuse=lambda: _broken(declared)),\n",
+        "",
+        f"{TRIED}test_a_handler_that_ends_the_transaction_is_refused",
+        SQLITE,
+    ),
+    Mutation(
+        "try: nothing is written elsewhere",
+        TRIAL,
+        "                written_alone(rows.alias, refuse=lambda other: _elsewhere(declared, other)),\n",
+        "",
+        f"{TRIED}test_writes_to_another_database_are_refused",
+        SQLITE,
+    ),
+    Mutation(
+        "try: constraints that wait for the commit are asked",
+        TRIAL,
+        '        if connections[rows.alias].vendor == "postgresql":\n',
+        "        if False:\n",
+        f"{TRIED}test_what_the_commit_would_refuse_is_told",
+        POSTGRESQL,
+    ),
+    Mutation(
+        "try: secrets are masked",
+        REHEARSAL,
+        "    if value is not None and is_secret(name):\n",
+        "    if False:\n",
+        f"{TRIED}test_values_are_bounded_and_secrets_are_masked",
+        SQLITE,
+    ),
+    Mutation(
+        "try: a terminal is given nothing that it would obey",
+        REHEARSAL,
+        "    text = printable(repr(masked(value)))\n",
+        "    text = str(masked(value))\n",
+        f"{TRIED}test_rows_are_shown_as_text_with_those_that_would_go_and_those_that_would_stay",
+        SQLITE,
+    ),
+    Mutation(
+        "wait: that nobody serves the queue is said once",
+        FOLLOWING,
+        "        if is_alone and not self._is_alone:\n",
+        "        if is_alone:\n",
+        f"{WAITED}test_that_no_worker_serves_the_queue_is_said_once_with_the_command_that_starts_one",
+        SQLITE,
+    ),
+    Mutation(
+        "wait: a database that is away is asked again",
+        FOLLOWING,
+        "        except DatabaseError as error:\n",
+        "        except ZeroDivisionError as error:\n",
+        f"{WAITED}test_a_database_that_is_away_for_a_while_is_asked_again",
+        SQLITE,
+    ),
+    Mutation(
+        "wait: a pass that did not complete is an exit with 1",
+        COMMAND,
+        "        if failed:\n",
+        "        if False:\n",
+        f"{WAITED}test_of_all_one_that_fails_is_an_exit_with_1",
+        SQLITE,
+    ),
+    Mutation(
+        "wait: Ctrl-C detaches",
+        COMMAND,
+        "            except KeyboardInterrupt:\n",
+        "            except ZeroDivisionError:\n",
+        f"{WAITED}test_ctrl_c_as_json",
+        SQLITE,
+    ),
+    Mutation(
+        "passes: the job is read before the ledger",
+        REPORTS,
+        "    job = Job.objects.using(alias).filter(pk=run_id).first()\n"
+        "    row = Backfill.objects.using(alias).filter(pk=run_id).first()\n    if",
+        "    row = Backfill.objects.using(alias).filter(pk=run_id).first()\n"
+        "    job = Job.objects.using(alias).filter(pk=run_id).first()\n    if",
+        f"{WAITED}test_a_pass_that_ends_while_it_is_looked_at_has_not_failed",
+        SQLITE,
+    ),
+    Mutation(
+        "presence: a write that fails is a warning",
+        PRESENCE,
+        "        except Exception as error:\n",
+        "        except ZeroDivisionError as error:\n",
+        f"{PRESENT}test_what_cannot_be_written_is_a_warning_and_is_tried_again",
+        SQLITE,
+    ),
+    Mutation(
+        "presence: removed on the way down",
+        "ultimat3_jobs/loops.py",
+        "            self._last()\n",
+        "            pass\n",
+        f"{PRESENT}test_a_worker_is_alive_while_it_works_and_no_longer",
+        SQLITE,
+    ),
+    Mutation(
+        "presence: it waits for a body that keeps all writers waiting",
+        PRESENCE,
+        "        if due and not self._waits():\n",
+        "        if due:\n",
+        f"{PRESENT}test_it_waits_where_a_body_of_the_process_keeps_all_writers_waiting",
+        SQLITE,
+    ),
+    *(
+        Mutation(
+            f"presence: those that live are not forgotten ({vendor})",
+            f"ultimat3_jobs/sql/{vendor}/forget_worker.sql",
+            old,
+            "",
+            f"{PRESENT}test_a_worker_that_went_silent_is_not_alive_and_is_forgotten_by_the_next",
+            (vendor,),
+        )
+        for vendor, old in (
+            ("postgresql", " AND w.expires_at < statement_timestamp()"),
+            ("sqlite", " AND expires_at < strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'"),
+        )
+    ),
+    Mutation(
+        "presence: a worker that went silent is not alive",
+        WORKERS,
+        'filter(kind="worker", expires_at__gt=parse_instant(now))',
+        'filter(kind="worker")',
+        f"{PRESENT}test_a_worker_that_was_taken_for_silent_comes_back",
+        SQLITE,
+    ),
+)

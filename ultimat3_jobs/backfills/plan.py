@@ -1,0 +1,253 @@
+"""What a pass would do: whether it may start, over how many rows, how long at least, and by which statement."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from django.db import DatabaseError, OperationalError, connections, transaction
+
+from ultimat3_jobs.aliases import queue_alias
+from ultimat3_jobs.backfills.facts import facts_of
+from ultimat3_jobs.backfills.gate import Verdict, judge
+from ultimat3_jobs.backfills.keyset import Key, Keys, StoredKey, last_key, page_of, stretch, unsorted, up_to
+from ultimat3_jobs.backfills.pacing import Sizes
+from ultimat3_jobs.backfills.passes import named
+from ultimat3_jobs.backfills.source import Rows, open_rows
+from ultimat3_jobs.backfills.sweep import STRETCH
+from ultimat3_jobs.backfills.totals import PATIENCE, bounded, count_rows
+from ultimat3_jobs.errors import BackfillMigrationPending, BackfillSourceInvalid, JobsError
+from ultimat3_jobs.models import Backfill as Ledger
+from ultimat3_jobs.models import Job
+from ultimat3_jobs.states import LIVE
+from ultimat3_jobs.tenancy import as_tenant
+from ultimat3_jobs.text import command_line
+from ultimat3_jobs.transactions import QUERY_CANCELLED, sqlstate
+
+if TYPE_CHECKING:
+    from ultimat3_jobs.backfills.declare import Backfill
+    from ultimat3_jobs.backfills.definition import BackfillDefinition
+    from ultimat3_jobs.enqueue import EnqueueResult
+
+FIRST_KEYS = 5
+"""Keys of the first rows that a plan names."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The rows that a pass would sweep, as they are now.
+
+    Attributes:
+        bound: the last key that it would look at; None where the table is empty.
+        rows: to be handled.
+        estimated: whether that is an estimate.
+        pages: at least.
+        seconds: that it takes at least, at its rate.
+        first: keys of the first rows.
+        statement: the database's own plan for the first page, a line each.
+        scans: whether the first page looks at the whole table.
+    """
+
+    bound: StoredKey | None = None
+    rows: int = 0
+    estimated: bool = False
+    pages: int = 0
+    seconds: float = 0.0
+    first: list[StoredKey] = field(default_factory=list)
+    statement: list[str] = field(default_factory=list)
+    scans: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a pass would do.
+
+    Attributes:
+        backfill: what is declared.
+        verdict: whether it may start.
+        tenant: for which it would run.
+        table: that it sweeps.
+        alias: of the table's database.
+        size: rows of the first page at most.
+        exactly_once: whether a page and the cursor commit together.
+        locked: whether the rows of a page are locked.
+        reach: the rows; None where they cannot be looked at before a migration is applied.
+        beside: names of other backfills with a live pass over the table.
+    """
+
+    backfill: BackfillDefinition
+    verdict: Verdict
+    tenant: str | None
+    table: str
+    alias: str
+    size: int
+    exactly_once: bool
+    locked: bool
+    reach: Reach | None
+    beside: tuple[str, ...]
+
+    @property
+    def why(self) -> str:
+        """Why its pages are handled exactly once, or at least once."""
+        if self.exactly_once:
+            return "a page and the cursor behind it commit in one transaction"
+        if self.alias != queue_alias():
+            return f"the rows are in {self.alias!r} and the cursor is in {queue_alias()!r}: the page commits first"
+        return "atomic=False: the page commits first, then the cursor"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What should be known before it starts."""
+        scan = f"the first page looks at all of {self.table}: is there an index that its filters need, or a newer one?"
+        return (*self.verdict.warnings, *((scan,) if self.reach is not None and self.reach.scans else ()))
+
+
+def make_plan(backfill: Backfill) -> Plan:
+    """Return what a pass would do, as it stands now. Writes nothing.
+
+    Args:
+        backfill: what is declared.
+
+    Raises:
+        BackfillSourceInvalid: where the source gives nothing that can be swept.
+        BackfillMigrationPending: where it requires a migration that the project does not have.
+    """
+    tenant = named(backfill.definition).tenant
+    return as_tenant(tenant, lambda: _plan(backfill, tenant))
+
+
+def start(backfill: Backfill, *, forced: bool, by: str) -> tuple[EnqueueResult, tuple[str, ...]]:
+    """Queue a pass; return what was queued and what should be known of it.
+
+    Args:
+        backfill: what is declared.
+        forced: whether to sweep again what has been swept.
+        by: who asks.
+
+    Raises:
+        JobsError: where no pass may start.
+    """
+
+    def ask() -> tuple[EnqueueResult, tuple[str, ...]]:
+        verdict = _judge(backfill, rows_of(backfill.backfill), forced=forced)
+        if verdict.error is not None:
+            raise verdict.error
+        return backfill.on_behalf_of(by).enqueue(forced=forced), verdict.warnings
+
+    return as_tenant(named(backfill.definition).tenant, ask)
+
+
+def rows_of(declared: BackfillDefinition) -> Rows:
+    """Return the rows of a backfill. For people: what its source raises is a refusal that names the backfill.
+
+    Raises:
+        BackfillSourceInvalid: where the source raises, or gives nothing that can be swept.
+    """
+    try:
+        return open_rows(declared)
+    except JobsError:
+        raise
+    except Exception as error:
+        raise BackfillSourceInvalid(
+            f"the source of backfill {declared.name!r} raised {type(error).__name__}: {error}",
+            fix=f"source=lambda: Post.objects.all()  # in {declared.handler.__module__}",
+        ) from error
+
+
+def _judge(backfill: Backfill, rows: Rows, *, forced: bool = False) -> Verdict:
+    return judge(backfill.backfill, facts_of(backfill.definition, backfill.backfill, rows), forced=forced)
+
+
+def _plan(backfill: Backfill, tenant: str | None) -> Plan:
+    declared = backfill.backfill
+    rows = rows_of(declared)
+    verdict = _judge(backfill, rows)
+    size = Sizes(declared.batch).size
+    return Plan(
+        backfill=declared,
+        verdict=verdict,
+        tenant=tenant,
+        table=rows.table,
+        alias=rows.alias,
+        size=size,
+        exactly_once=rows.in_one,
+        locked=rows.locked is not None,
+        # What it filters by may be a column that is not there yet.
+        reach=None if isinstance(verdict.error, BackfillMigrationPending) else _reach(declared, rows, size),
+        beside=_beside(backfill, rows.table),
+    )
+
+
+def _reach(declared: BackfillDefinition, rows: Rows, size: int) -> Reach:
+    try:
+        return _look(declared, rows, size)
+    except DatabaseError as error:
+        first = str(error).strip().partition("\n")[0] or repr(error)
+        raise BackfillSourceInvalid(
+            f"the rows of backfill {declared.name!r} cannot be read from {rows.alias!r}: {first}",
+            fix=command_line("migrate", "--database", rows.alias),
+        ) from error
+
+
+def _look(declared: BackfillDefinition, rows: Rows, size: int) -> Reach:
+    bound = last_key(rows)
+    if bound is None:
+        return Reach()
+    keys = Keys(rows.model, backfill=declared.name)
+    total, estimated = count_rows(up_to(rows.queryset, bound))
+    table_rows, _ = count_rows(up_to(rows.everything, bound))
+    pages = max(math.ceil(total / size), math.ceil(table_rows / (STRETCH * size)), 1)
+    until = stretch(rows, None, bound, STRETCH * size)
+    # A lock is asked for in a transaction alone; a plan takes none.
+    with transaction.atomic(using=rows.alias), unsorted(rows):
+        page = page_of(rows, None, until, size)
+        statement = page.explain().splitlines()
+        scans = table_rows > STRETCH * size and _scans(page, rows.table)
+    return Reach(
+        bound=keys.store(bound),
+        rows=total,
+        estimated=estimated,
+        pages=pages,
+        seconds=pages / declared.rate,
+        first=[keys.store(one) for one in _first_keys(rows, bound)],
+        statement=statement,
+        scans=scans,
+    )
+
+
+def _first_keys(rows: Rows, bound: Key) -> list[Key]:
+    """Return the first keys, or none where few rows match and finding them takes long."""
+    first = up_to(rows.queryset, bound).order_by("pk").values_list("pk", flat=True)[:FIRST_KEYS]
+    if connections[rows.alias].vendor != "postgresql":
+        return list(first)
+    try:
+        with transaction.atomic(using=rows.alias), bounded(rows.alias, PATIENCE):
+            return list(first)
+    except OperationalError as error:
+        if sqlstate(error) != QUERY_CANCELLED:
+            raise
+        return []
+
+
+def _scans(page: Any, table: str) -> bool:
+    """Whether the database means to look at every row of a table."""
+    if connections[page.db].vendor == "postgresql":
+        plan = json.loads(page.explain(format="json"))[0]["Plan"]
+        return any(node["Node Type"] == "Seq Scan" and node["Relation Name"] == table for node in _nodes(plan))
+    return any(line.endswith(f"SCAN {table}") for line in page.explain().splitlines())
+
+
+def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for one in node.get("Plans", ()):
+        yield from _nodes(one)
+
+
+def _beside(backfill: Backfill, table: str) -> tuple[str, ...]:
+    alias, own = queue_alias(), named(backfill.definition).names
+    others = Ledger.objects.using(alias).filter(table=table, outcome="").exclude(name__in=own)
+    live = Job.objects.using(alias).filter(state__in=LIVE, pk__in=others.values("run_id"))
+    return tuple(sorted(set(live.values_list("name", flat=True))))

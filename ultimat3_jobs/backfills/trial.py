@@ -1,0 +1,207 @@
+"""`--try`: the first rows of a backfill are handled, looked at, and everything is rolled back."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.db import connections, transaction
+from django.db.models import Model
+
+from ultimat3_jobs.aliases import queue_alias
+from ultimat3_jobs.backfills.gate import backfill_command
+from ultimat3_jobs.backfills.keyset import Key, Keys, StoredKey, last_key, read_page, stretch
+from ultimat3_jobs.backfills.passes import named
+from ultimat3_jobs.backfills.plan import rows_of
+from ultimat3_jobs.backfills.sweep import STRETCH
+from ultimat3_jobs.context import Run
+from ultimat3_jobs.drivers import get_driver
+from ultimat3_jobs.errors import StepNotAtomic, TransactionBroken
+from ultimat3_jobs.ids import uuid7
+from ultimat3_jobs.records import Claim, ClaimedJob
+from ultimat3_jobs.settings import get_settings
+from ultimat3_jobs.tenancy import as_tenant
+from ultimat3_jobs.transactions import kept_whole, written_alone
+
+if TYPE_CHECKING:
+    from ultimat3_jobs.backfills.declare import Backfill
+    from ultimat3_jobs.backfills.definition import BackfillDefinition
+    from ultimat3_jobs.backfills.source import Rows
+
+
+@dataclass(frozen=True)
+class Change:
+    """A field of a row that would change."""
+
+    field: str
+    old: Any
+    new: Any
+
+
+@dataclass(frozen=True)
+class TriedRow:
+    """What the handler does to one row."""
+
+    key: StoredKey
+    changes: tuple[Change, ...] = ()
+    deleted: bool = False
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What the handler does to the first rows.
+
+    Attributes:
+        name: of the backfill.
+        rows: in the order of their keys.
+        failure: what the handler raised, in one line, and where; empty where it returned.
+    """
+
+    name: str
+    rows: tuple[TriedRow, ...] = ()
+    failure: str = ""
+
+
+class _Enough(Exception):
+    """Undoes what was tried."""
+
+
+def try_rows(backfill: Backfill, count: int, *, by: str) -> Trial:
+    """Handle the first rows of a backfill as one page, see what that changes, and roll it back.
+
+    Hooks for the commit do not run, and work that the handler enqueues is rolled back with its rows. Numbers that
+    sequences gave are gone, and what the handler does outside of databases is done.
+
+    Args:
+        backfill: what is declared.
+        count: rows at most.
+        by: who asks, as the handler's `run.enqueued_by` has it.
+
+    Raises:
+        BackfillSourceInvalid: where the source gives nothing that can be swept.
+        TransactionBroken: where the handler would end the transaction by a statement of its own.
+        StepNotAtomic: where it would write to another database than that of its rows.
+    """
+    tenant = named(backfill.definition).tenant
+    run = Run(_claimed(backfill, tenant, by))
+    return as_tenant(tenant, lambda: _try(backfill.backfill, run, count))
+
+
+def _try(declared: BackfillDefinition, run: Run, count: int) -> Trial:
+    rows = rows_of(declared)
+    tried = Trial(declared.name)
+    try:
+        with transaction.atomic(using=rows.alias, durable=True):
+            if rows.alias == queue_alias():
+                # Before anything is read: SQLite refuses a transaction that has read and then comes to write.
+                get_driver().take_turn()
+            with (
+                kept_whole(rows.alias, refuse=lambda: _broken(declared)),
+                written_alone(rows.alias, refuse=lambda other: _elsewhere(declared, other)),
+            ):
+                tried = _handle(declared, rows, run, count)
+                raise _Enough  # noqa: TRY301 - it unwinds the blocks too that the handler left open
+    except _Enough:
+        return tried
+
+
+def _handle(declared: BackfillDefinition, rows: Rows, run: Run, count: int) -> Trial:
+    page = _first_rows(rows, count)
+    keys = [row.pk for row in page]  # before the handler, which may do to its rows whatever it likes
+    before = _values(rows, keys)
+    try:
+        if page:
+            _call(declared, run, page)
+        if connections[rows.alias].vendor == "postgresql":
+            connections[rows.alias].check_constraints()  # those that wait for the commit, which does not come
+        return Trial(declared.name, tuple(_compare(declared, rows, keys, before)))
+    except (StepNotAtomic, TransactionBroken):
+        raise
+    except Exception as error:
+        return Trial(declared.name, failure=_in_a_line(error))
+
+
+def _call(declared: BackfillDefinition, run: Run, page: list[Model]) -> None:
+    result = declared.handler(run, page)
+    if inspect.iscoroutine(result):
+        result.close()
+        raise TypeError(f"the handler of backfill {declared.name} returned a coroutine, which nobody awaits")
+
+
+def _first_rows(rows: Rows, count: int) -> list[Model]:
+    """Return the first rows, stretch by stretch: few of a table may match."""
+    bound, after, found = last_key(rows), None, list[Model]()
+    while bound is not None and after != bound and len(found) < count:
+        until = stretch(rows, after, bound, STRETCH * count)
+        found += read_page(rows, after, until, count - len(found))
+        after = until
+    return found
+
+
+def _compare(
+    declared: BackfillDefinition, rows: Rows, keys: list[Key], before: dict[Key, dict[str, Any]]
+) -> Iterator[TriedRow]:
+    kept = Keys(rows.model, backfill=declared.name)
+    after = _values(rows, keys)
+    for key in keys:
+        new = after.get(key)
+        if new is None:
+            yield TriedRow(kept.store(key), deleted=True)
+            continue
+        old = before[key]
+        changes = (Change(name, old[name], value) for name, value in new.items() if value != old[name])
+        yield TriedRow(kept.store(key), tuple(changes))
+
+
+def _values(rows: Rows, keys: list[Key]) -> dict[Key, dict[str, Any]]:
+    """Return the columns of rows as they are, those of a model's parents too."""
+    model = rows.model
+    names = [field.attname for field in model._meta.concrete_fields]
+    found = model._base_manager.using(rows.alias).filter(pk__in=keys).values_list("pk", *names)
+    return {key: dict(zip(names, values, strict=True)) for key, *values in found}
+
+
+def _claimed(backfill: Backfill, tenant: str | None, by: str) -> ClaimedJob:
+    """Return a job as a worker would have it; no queue knows it."""
+    job, run_id = backfill.definition, uuid7()
+    return ClaimedJob(
+        claim=Claim(run_id, run_id),
+        run_id=run_id,
+        name=job.name,
+        queue=job.queue or get_settings().default_queue,
+        input="{}",
+        tenant_id=tenant,
+        attempt=1,
+        max_attempts=job.retry.attempts,
+        lapses=0,
+        parks=0,
+        enqueued_by=by,
+        traceparent="",
+    )
+
+
+def _broken(declared: BackfillDefinition) -> TransactionBroken:
+    return TransactionBroken(
+        f"the handler of backfill {declared.name!r} would end the transaction of its page by a statement of its own; "
+        "what it wrote is undone",
+        fix="with transaction.atomic(): ...  # a part that can be undone by itself",
+    )
+
+
+def _elsewhere(declared: BackfillDefinition, other: str) -> StepNotAtomic:
+    return StepNotAtomic(
+        f"the handler of backfill {declared.name!r} writes to {other!r}, which is not rolled back with its rows; "
+        "what it wrote is undone",
+        fix=backfill_command(declared.name, "--write"),
+    )
+
+
+def _in_a_line(error: Exception) -> str:
+    """Return the last line of a traceback, and the place that it is about."""
+    first = next((one for one in str(error).splitlines() if one.strip()), "")
+    *_, frame = traceback.extract_tb(error.__traceback__)
+    told = f"{type(error).__qualname__}: {first}" if first else type(error).__qualname__
+    return f"{told} ({frame.filename}:{frame.lineno})"

@@ -1,0 +1,136 @@
+"""Passes of backfills in the words that every surface uses."""
+
+from __future__ import annotations
+
+from ultimat3_jobs.backfills.gate import backfill_command
+from ultimat3_jobs.backfills.pending import PassStatus
+from ultimat3_jobs.inspection.backfills import PassReport
+from ultimat3_jobs.inspection.story import error_line
+from ultimat3_jobs.moments import instant, span
+from ultimat3_jobs.states import RETRYABLE
+from ultimat3_jobs.text import command_line
+
+UNKNOWN = "-"
+
+
+def progress_text(one: PassReport) -> str:
+    """Return how far a pass is: "5,000 of about 10,000 rows (50 %)"."""
+    row = one.row
+    if row.total is None:
+        return f"{row.processed:,} rows" if row.processed else "not counted yet"
+    about = "about " if row.estimated else ""
+    return f"{row.processed:,} of {about}{row.total:,} rows ({one.percent} %)"
+
+
+def speed_text(one: PassReport) -> str:
+    """Return how fast a pass sweeps: "420 rows a second", or a dash where that is not known."""
+    speed = one.rows_per_second
+    if speed is None:
+        return UNKNOWN
+    return f"{speed:,.0f} rows a second" if speed >= 10 else f"{speed:.2g} rows a second"  # noqa: PLR2004 - digits
+
+
+def left_text(one: PassReport) -> str:
+    """Return how much time of sweeping is left: "12 min", or a dash where that is not known."""
+    return UNKNOWN if one.seconds_left is None else span(one.seconds_left)
+
+
+def pace_text(one: PassReport) -> str:
+    """Return what paces a pass: "1,000 rows a page, 10 pages a second at most, 22:00-06:00"."""
+    row = one.row
+    parts = [f"{row.batch:,} rows a page" if row.batch else "pages of a tuned size"]
+    if row.rate is not None:
+        parts.append(f"{row.rate:g} pages a second at most")
+    if one.window is not None:
+        parts.append(str(one.window))
+    return ", ".join(parts)
+
+
+def paused_text(one: PassReport) -> str:
+    """Return who has paused a pass, since when and why; empty where nobody has."""
+    if one.status is not PassStatus.PAUSED:
+        return ""
+    by = f" by {one.row.paused_by}" if one.row.paused_by else ""
+    return f"paused at {instant(one.row.paused_at)}{by}: {one.row.pause_reason or 'no reason was given'}"
+
+
+def error_text(one: PassReport) -> str:
+    """Return the error of the last attempt that failed, in a line; of a list its class alone."""
+    job = one.job
+    if job is None or not job.error_class or one.status is PassStatus.COMPLETED:
+        return ""
+    return job.error_class if "last_error" in job.get_deferred_fields() else error_line(job)
+
+
+def status_text(one: PassReport) -> str:
+    """Return where a pass stands, in a sentence."""
+    row = one.row
+    match one.status:
+        case PassStatus.COMPLETED:
+            told = f"It completed at {instant(row.finished_at)}: {row.processed:,} rows were handled."
+        case PassStatus.PAUSED:
+            told = f"It is {paused_text(one)}."
+        case PassStatus.RUNNING:
+            told = f"It waits for its turn: {one.waits_for}." if one.waits_for else "A worker sweeps it."
+        case _:
+            told = _ended(one)
+    return told
+
+
+def _ended(one: PassReport) -> str:
+    job = one.job
+    if job is None:
+        return "It did not complete, and its job has been deleted."
+    if one.status is PassStatus.CANCELLED:
+        by = f" by {job.cancel_requested_by}" if job.cancel_requested_by else ""
+        return f"It was cancelled at {instant(job.finished_at)}{by}: {job.cancel_reason or 'no reason was given'}."
+    if job.state in RETRYABLE:
+        return f"It failed ({job.stop or 'no reason was kept'}): {error_text(one) or 'no error was kept'}"
+    return f"It ended without completing: its job is {job.state}."
+
+
+def facts(one: PassReport) -> dict[str, str]:
+    """Return what there is to know of a pass, by what it is called."""
+    row, job = one.row, one.job
+    changed = {True: "changed since it was swept", False: "as it was swept"}
+    return {
+        "backfill": one.name,
+        "pass": one.status.value + (", forced" if row.forced else ""),
+        "progress": progress_text(one),
+        "speed": speed_text(one),
+        "time left": left_text(one),
+        "waits for": one.waits_for,
+        "paused": paused_text(one),
+        "pace": pace_text(one),
+        "table": row.table,
+        "environment": row.environment,
+        "requested by": row.requested_by,
+        "declaration": "" if one.checksum_changed is None else changed[one.checksum_changed],
+        "release": row.release,
+        "stop": job.stop if job else "",
+        "error": error_text(one),
+    }
+
+
+def commands(one: PassReport) -> list[tuple[str, str]]:
+    """Return the command lines that mend or steer a pass, each with what it does; the most likely one first."""
+    run_id = str(one.run_id)
+    job_state = None if one.job is None else one.job.state
+    again = (backfill_command(one.name, "--write"), "starts another pass, from the first row")
+    match one.status:
+        case PassStatus.PAUSED:
+            return [
+                (command_line("jobs", "resume", run_id), "lets it go on"),
+                (command_line("jobs", "cancel", run_id), "stops it for good"),
+            ]
+        case PassStatus.RUNNING:
+            return [
+                (command_line("jobs", "pause", run_id), "lets it rest until it is resumed"),
+                (command_line("jobs", "pace", run_id, "--rate", f"{one.row.rate or 1:g}"), "sets its pages a second"),
+                (command_line("jobs", "cancel", run_id), "stops it for good"),
+            ]
+        case PassStatus.COMPLETED:
+            return [(backfill_command(one.name, "--write", "--force"), "sweeps all of it again")]
+        case PassStatus.FAILED if job_state in RETRYABLE:
+            return [(command_line("jobs", "retry", run_id), "lets it go on from its last page"), again]
+    return [again]

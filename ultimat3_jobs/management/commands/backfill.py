@@ -1,0 +1,318 @@
+"""`manage.py backfill`: what is declared and swept, what a pass would do, and its start."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import sys
+from dataclasses import dataclass
+from typing import Any, NoReturn
+from uuid import UUID
+
+from django.core.management.base import CommandParser
+
+from ultimat3_jobs.backfills.declare import Backfill
+from ultimat3_jobs.backfills.find import all_backfills, find_backfill
+from ultimat3_jobs.backfills.gate import backfill_command
+from ultimat3_jobs.backfills.passes import live_passes, named
+from ultimat3_jobs.backfills.pending import PassStatus, Status
+from ultimat3_jobs.backfills.plan import make_plan, start
+from ultimat3_jobs.backfills.trial import try_rows
+from ultimat3_jobs.enqueue import EnqueueResult
+from ultimat3_jobs.errors import BackfillApplied, BackfillEnvironment, BackfillNotLive, BackfillRunning, JobsError
+from ultimat3_jobs.inspection import backfill_lists, rehearsal, report, terminal
+from ultimat3_jobs.inspection.backfills import PassReport, list_backfills, list_passes, pending
+from ultimat3_jobs.management.following import Follower, Screen
+from ultimat3_jobs.management.reporting import Parser, Refused, ReportingCommand, add_json, limit, storable
+from ultimat3_jobs.settings import get_settings
+
+BY = "manage.py backfill"
+LISTED = 50
+MOST_TRIED = 1_000
+DETACHED = 3
+"""Exit status where Ctrl-C ended the waiting alone."""
+MAX_BY = 255  # characters
+
+FORMS = {
+    "list": ("name_is", "status", "limit"),
+    "pending": (),
+    "name": ("write", "force", "wait", "try_rows"),
+    "all": ("write", "wait"),
+}
+"""The options of each form of the command, beside --json."""
+_FLAGS = {"name_is": "--name", "try_rows": "--try"}
+
+
+@dataclass(frozen=True)
+class Start:
+    """What became of one that was to start."""
+
+    name: str
+    queued: EnqueueResult | None = None
+    refusal: JobsError | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class Command(ReportingCommand):
+    help = (
+        "Shows backfills, and starts passes of them: --list, --pending, a name, or --all. Without --write, a name or "
+        "--all is a dry run. Exit codes: 0 done, or nothing to do; 1 refused, failed, or unswept with --pending; "
+        "2 arguments that make no sense; 3 --wait was left with Ctrl-C, and the pass goes on."
+    )
+
+    def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> CommandParser:
+        parser = super().create_parser(prog_name, subcommand, **options)
+        parser.__class__ = Parser  # Django makes one of its own
+        self._parser = parser
+        return parser
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("backfill", nargs="?", type=storable, metavar="NAME", help="the backfill: a dry run of it")
+        parser.add_argument("--list", action="store_true", help="list backfills and where they stand")
+        parser.add_argument("--pending", action="store_true", help="exit with 1 where anything declared is unswept")
+        parser.add_argument("--all", action="store_true", help="all that may start, in the order of their names")
+        parser.add_argument("--write", action="store_true", help="with a name or --all: start, for a worker to sweep")
+        parser.add_argument("--force", action="store_true", help="with --write: sweep again what has been swept")
+        parser.add_argument("--wait", action="store_true", help="follow the pass to its end")
+        parser.add_argument(
+            "--try",
+            dest="try_rows",
+            type=_tried,
+            metavar="N",
+            help="with a name: handle N rows, show what would change, and undo it",
+        )
+        parser.add_argument("--name", dest="name_is", type=storable, help="with --list: of this name alone")
+        parser.add_argument("--status", choices=[*Status], help="with --list: of this status alone")
+        parser.add_argument("--limit", type=limit, help=f"with --list: at most so many (default: {LISTED})")
+        add_json(parser)
+
+    def answer(self, options: dict[str, Any]) -> None:
+        form = self._form(options)
+        getattr(self, f"_{form}")(options)
+
+    def _form(self, options: dict[str, Any]) -> str:
+        """Return which of the four forms was given, its options checked."""
+        given = [form for form in ("list", "pending", "all") if options[form]]
+        given += ["name"] if options["backfill"] is not None else []
+        if len(given) != 1:
+            self._parser.error("give exactly one of --list, --pending, --all and a name")
+        (form,) = given
+        foreign = {one for options_of in FORMS.values() for one in options_of} - {*FORMS[form]}
+        for one in sorted(foreign):
+            if options[one] not in (None, False):
+                asked = "a name" if form == "name" else f"--{form}"
+                self._parser.error(f"{_FLAGS.get(one, f'--{one}')} does not go with {asked}")
+        if options["force"] and not options["write"]:
+            self._parser.error("--force goes with --write")
+        if options["try_rows"] is not None and (options["write"] or options["wait"]):
+            self._parser.error("--try changes nothing: it goes with neither --write nor --wait")
+        if form == "all" and options["wait"] and not options["write"]:
+            self._parser.error("--wait with --all goes with --write")
+        return form
+
+    def _list(self, options: dict[str, Any]) -> None:
+        found = list_backfills(options["name_is"] or "", options["status"] or "", options["limit"] or LISTED)
+        if options["json"]:
+            self.print_json({"backfills": backfill_lists.backfills_report(found)})
+        else:
+            self.print_text(backfill_lists.backfills(found))
+
+    def _pending(self, options: dict[str, Any]) -> None:
+        found = pending()
+        if options["json"]:
+            self.print_json(backfill_lists.pending_report(found))
+        else:
+            self.print_text(backfill_lists.pending(found))
+        if found.unswept:
+            count = len(found.unswept)
+            raise Refused(f"{count} backfill{'' if count == 1 else 's'} must be swept first")
+
+    def _name(self, options: dict[str, Any]) -> None:
+        backfill = find_backfill(options["backfill"])
+        if options["write"]:
+            self._write(backfill, options)
+        elif options["try_rows"] is not None:
+            self._try(backfill, options)
+        elif options["wait"]:
+            self._attach(backfill, options)
+        else:
+            self._plan(backfill, options)
+
+    def _plan(self, backfill: Backfill, options: dict[str, Any]) -> None:
+        made = make_plan(backfill)
+        if options["json"]:
+            self.print_json({"dry_run": True, "plan": rehearsal.plan_report(made)})
+        else:
+            self.print_text(rehearsal.plan(made))
+        if made.verdict.error is not None:
+            raise Refused(terminal.safe(str(made.verdict.error)))
+
+    def _try(self, backfill: Backfill, options: dict[str, Any]) -> None:
+        tried = try_rows(backfill, options["try_rows"], by=_who())
+        if options["json"]:
+            self.print_json({"dry_run": True, "trial": rehearsal.trial_report(tried)})
+        else:
+            self.print_text(rehearsal.trial(tried))
+        if tried.failure:
+            raise Refused(terminal.safe(tried.failure))
+
+    def _write(self, backfill: Backfill, options: dict[str, Any]) -> None:
+        started = _start(backfill, forced=options["force"])
+        if started.refusal is not None:
+            raise started.refusal
+        if not options["json"]:
+            self._print_start(started)
+        report_of = {"started": _start_report(started)}
+        if options["wait"]:
+            self._follow([started], report_of, options)
+        elif options["json"]:
+            self.print_json(report_of)
+
+    def _attach(self, backfill: Backfill, options: dict[str, Any]) -> None:
+        """Follow the live pass of a name; where none is, tell how the last one ended."""
+        live = list(live_passes([named(backfill.definition)]))
+        passes = live or [one.run_id for one in list_passes(backfill.name, limit=1).passes]
+        if not passes:
+            raise BackfillNotLive(
+                f"backfill {backfill.name!r} has no pass to wait for", fix=backfill_command(backfill.name, "--write")
+            )
+        self._follow_each([(backfill.name, passes[0])], {}, options)
+
+    def _follow(self, starts: list[Start], report_of: dict[str, Any], options: dict[str, Any]) -> None:
+        queued = [(one.name, one.queued.run_id) for one in starts if one.queued is not None]
+        self._follow_each(queued, report_of, options)
+
+    def _follow_each(self, passes: list[tuple[str, UUID]], report_of: dict[str, Any], options: dict[str, Any]) -> None:
+        """Follow passes to their ends, one after another.
+
+        Raises:
+            Refused: where one of them did not complete.
+        """
+        endings: list[PassReport] = []
+        for name, run_id in passes:
+            follower = Follower(name, run_id, None if options["json"] else self._screen())
+            try:
+                endings.append(follower.follow())
+            except KeyboardInterrupt:
+                follower.let_go()
+                self._detach(name, run_id, report_of, options)
+            if not options["json"]:
+                self.print_text(terminal.safe(backfill_lists.ending(endings[-1])))
+        if options["json"]:
+            self.print_json({**report_of, "passes": [backfill_lists.pass_report(one) for one in endings]})
+        failed = [one for one in endings if one.status is not PassStatus.COMPLETED]
+        if failed:
+            raise Refused("\n".join(f"{terminal.safe(one.name)}: the pass {one.status.value}" for one in failed))
+
+    def _detach(self, name: str, run_id: UUID, report_of: dict[str, Any], options: dict[str, Any]) -> NoReturn:
+        command = backfill_command(name, "--wait")
+        if options["json"]:
+            self.print_json({**report_of, "detached": str(run_id), "command": command})
+        else:
+            self.print_text(f"The pass {run_id} goes on. To come back to it:")
+            self.print_text(f"    {terminal.safe(command)}")
+        sys.exit(DETACHED)
+
+    def _screen(self) -> Screen:
+        return Screen(self.print_text, self._draw if self.stdout.isatty() else None)
+
+    def _draw(self, line: str) -> None:
+        # To the line's beginning, and what was there before is cleared.
+        self.stdout.write(f"\r\x1b[K{line}", ending="")
+        self.stdout.flush()
+
+    def _all(self, options: dict[str, Any]) -> None:
+        backfills = all_backfills()
+        starts = self._start_all(backfills, options) if options["write"] else self._plan_all(backfills, options)
+        if not backfills and not options["json"]:
+            self.print_text("no installed app declares a backfill")
+        if refusals := [one.refusal for one in starts if one.refusal is not None and not _is_quiet(one.refusal)]:
+            raise Refused("\n".join(terminal.safe(str(one)) for one in refusals))
+
+    def _start_all(self, backfills: list[Backfill], options: dict[str, Any]) -> list[Start]:
+        starts = []
+        for backfill in backfills:
+            starts.append(_start(backfill, forced=False))
+            if not options["json"]:
+                self._print_start(starts[-1])
+        report_of = {"backfills": [_start_report(one) for one in starts]}
+        if options["wait"]:
+            self._follow(starts, report_of, options)
+        elif options["json"]:
+            self.print_json(report_of)
+        return starts
+
+    def _plan_all(self, backfills: list[Backfill], options: dict[str, Any]) -> list[Start]:
+        starts, reports = [], []
+        for backfill in backfills:
+            try:
+                made = make_plan(backfill)
+            except JobsError as error:
+                starts.append(Start(backfill.name, refusal=error))
+                reports.append({"name": backfill.name, "may_start": False, "refused": report.error(error)})
+                continue
+            starts.append(Start(backfill.name, refusal=made.verdict.error, warnings=made.warnings))
+            reports.append(rehearsal.plan_report(made))
+            if made.verdict.error is None and not options["json"]:
+                self.print_text(rehearsal.plan_line(made))
+        if options["json"]:
+            self.print_json({"dry_run": True, "plans": reports})
+        else:
+            for one in starts:
+                if one.refusal is not None:
+                    self._print_start(one)
+            self.print_text("A dry run: nothing was started. --write starts those that may start.")
+        return starts
+
+    def _print_start(self, started: Start) -> None:
+        name = terminal.safe(started.name)
+        for warning in started.warnings:
+            self.print_text(f"warning: {terminal.safe(warning)}")
+        if started.refusal is not None:
+            self.print_text(f"{name}  not started: {started.refusal.code}: {terminal.safe(started.refusal.cause)}")
+        elif started.queued is not None:
+            self.print_text(f"{name}  started: job {started.queued.id}, for a worker to sweep. To follow it:")
+            self.print_text(f"    {terminal.safe(backfill_command(started.name, '--wait'))}")
+
+
+def _start(backfill: Backfill, *, forced: bool) -> Start:
+    try:
+        queued, warnings = start(backfill, forced=forced, by=_who())
+    except JobsError as error:
+        return Start(backfill.name, refusal=error)
+    return Start(backfill.name, queued, warnings=warnings)
+
+
+def _start_report(started: Start) -> dict[str, Any]:
+    queued = started.queued
+    return {
+        "name": started.name,
+        "id": None if queued is None else str(queued.id),
+        "refused": started.refusal and report.error(started.refusal),
+        "warnings": list(started.warnings),
+    }
+
+
+def _is_quiet(refusal: JobsError) -> bool:
+    """Whether it says no more than that nothing is to be done: it was swept, is being swept, or is meant for elsewhere.
+
+    Where nobody has said which environment this is, nobody knows that nothing is to be done.
+    """
+    if isinstance(refusal, BackfillEnvironment):
+        return bool(get_settings().environment)
+    return isinstance(refusal, BackfillApplied | BackfillRunning)
+
+
+def _who() -> str:
+    """Return on whose behalf the command starts a pass: itself, and the user of the operating system."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a container may have no name for its user
+        return BY
+    return "".join(one for one in f"{BY} ({user})" if one.isprintable())[:MAX_BY]
+
+
+def _tried(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_TRIED:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows from 1 to {MOST_TRIED}")
+    return int(text)
