@@ -19,6 +19,7 @@ from tests.plans.database import (
     RUNNING,
     TIED,
     WAITING_DUE,
+    WORKERS,
     row_id,
     row_key,
 )
@@ -313,14 +314,15 @@ def _passes(claim: Claim) -> Iterable[Case]:
     hours = {"rate": 1.0, "with_window": True, "window_start": None, "window_end": None}
     yield Case("pace pass", "pace_pass", {**run, **hours}, 0, ledger)
     yield Case("nudge", "nudge", {"id": claim.id.hex}, 1, ID)
-    taken = {"key": "backfill:default:shop_order", "holder": claim.id.hex}
+    taken = {"key": "concurrency:1", "holder": claim.id.hex}  # of a run that is gone
     leases = frozenset({"x_job_leases_pkey"})
     yield Case("take table", "take_table", taken, 1, ID | leases)
     silent = frozenset({"x_job_leases_workers"})
     worker = {"key": "worker:w", "worker": "w", "lease": 30.0, "data": "{}"}
     yield Case("be present", "be_present", worker, 1, frozenset(), returns=False)
     yield Case("leave", "leave", {"key": "worker:w"}, 0, leases | silent, returns=False)
-    yield Case("forget a worker", "forget_worker", {}, 0, silent | leases)
+    # All that are alive are looked at, to find one that is not.
+    yield Case("forget a worker", "forget_worker", {}, 0, silent | leases, probes=WORKERS)
 
 
 def _claims() -> Iterable[Case]:

@@ -20,6 +20,7 @@ TIED = "reports"  # all that is ready in it was queued by one statement: same pr
 DUE = 100  # waiting jobs that are due, whatever the size
 RUNNING = 120
 LEASES = 5_000  # slots of limits, and workers among them
+WORKERS = 50
 PASSES = 2_000  # in the ledger of backfills
 LAPSED = 60  # of those
 

@@ -7,6 +7,6 @@ WITH RECURSIVE numbers (n) AS (
 )
 SELECT
     CASE WHEN n %% 100 = 0 THEN 'worker:' ELSE 'concurrency:' END || n, 0,
-    CASE WHEN n %% 100 = 0 THEN 'worker' ELSE %(kind)s END, 'w' || n, strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now') || '000',
+    CASE WHEN n %% 100 = 0 THEN 'worker' ELSE %(kind)s END, printf('%%032x', n), strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now') || '000',
     strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', '1 day') || '000'
 FROM numbers;
