@@ -58,8 +58,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="admin: an action is confirmed",
         file=REPAIRS,
-        old='(request.POST if "confirmed" in request.POST else None)',
-        new="ReasonForm(request.POST)",
+        old='(repair.form or ReasonForm)(request.POST if "confirmed" in request.POST else None)',
+        new="(repair.form or ReasonForm)(request.POST)",
         test="tests/test_admin.py::test_an_action_is_confirmed_answered_row_by_row_and_logged",
         vendors=SQLITE,
     ),
