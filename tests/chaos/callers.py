@@ -8,14 +8,17 @@ from contextlib import suppress
 
 from django.db import connection, transaction
 
-from tests.app.models import Organization
+from tests.app.models import Item, Organization
 from tests.chaos import jobs
 from tests.chaos.database import name_session
 from tests.chaos.ledger import Ledger
+from tests.chaos.sweeping import SWEPT, sweeping
 from tests.chaos.verdict import pending
+from ultimat3_jobs.errors import BackfillRunning
 
 BACKLOG = 60  # jobs that wait or run at most, so that the end is not far
 MOST = 20_000  # jobs in a run
+SWEEP_AGAIN = 5  # of the numbers of jobs: then a pass is started, unless one is live
 
 
 class TakenBackError(Exception):
@@ -43,8 +46,12 @@ class Callers(threading.Thread):
         """Enqueue a few at a time while there are not too many."""
         try:
             name_session()
+            Item.objects.bulk_create(Item(number=number) for number in range(SWEPT))
             number = 0
             while not self._stopped.wait(0.01) and number < MOST:
+                if number % SWEEP_AGAIN == 0:
+                    with suppress(BackfillRunning):
+                        sweeping.enqueue(forced=True)
                 if pending() < BACKLOG:
                     number = self._transaction(number)
         except Exception as error:

@@ -24,6 +24,7 @@ WORKER = """
 import django
 django.setup()
 from tests.chaos.marks import mark_worker
+import tests.chaos.sweeping
 mark_worker()
 from django.core.management import call_command
 call_command("jobs_worker", concurrency=4)

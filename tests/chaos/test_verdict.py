@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db.models import F
 
-from tests.app.models import Effect
+from tests.app.models import Effect, Item
 from tests.chaos.jobs import ATOMIC_STEP, plain, steps
 from tests.chaos.ledger import Ledger
 from tests.chaos.verdict import Verdict, judge, pending
@@ -18,9 +18,13 @@ def judged(committed: dict[str, str], taken_back: set[str] | None = None) -> Ver
 
 
 def test_what_ended_as_it_should_is_as_promised(queue: None) -> None:
+    Item.objects.bulk_create(Item(number=number) for number in range(25))
     plain.enqueue(label="a")
     steps.enqueue(label="s")
-    assert pending() == 2
+    from tests.chaos.sweeping import sweeping  # here, where what it declares is forgotten
+
+    sweeping.enqueue()
+    assert pending() == 3
     wait_for(lambda: (run_due(), pending())[1] == 0, "the sleep is over")
 
     assert judged({"a": "plain", "s": "steps"}, {"b"}).kept
@@ -42,6 +46,7 @@ def test_each_promise_that_is_broken_is_named(queue: None) -> None:
     Effect.objects.create(label="twice")
     Effect.objects.create(label="taken back")
     plain.enqueue(label="waits")
+    Item.objects.create(number=7, handled=1)
 
     verdict = judged(
         {
@@ -62,3 +67,4 @@ def test_each_promise_that_is_broken_is_named(queue: None) -> None:
     assert verdict.not_exactly_once == {"twice", "step twice", "step lost"}
     assert verdict.not_final == {"waits"}
     assert verdict.ended_wrongly == {"wrongly"}
+    assert [one.split("(")[1] for one in verdict.swept_wrongly] == ["7), handled 1 times"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from tests.app.models import Effect
+from tests.app.models import Effect, Item
 from tests.chaos.jobs import ATOMIC_STEP, ATOMIC_STEPS
 from tests.chaos.ledger import Ledger
-from ultimat3_jobs.models import Job, OutboxEntry
+from ultimat3_jobs.models import Backfill, Job, OutboxEntry
 from ultimat3_jobs.states import FINAL
 
 
@@ -21,6 +21,8 @@ class Verdict:
     not_exactly_once: set[str]
     not_final: set[str]
     ended_wrongly: set[str]
+    swept_wrongly: set[str]
+    passes: int
     by_state: dict[str, int]
     by_kind: Counter[str]
     started_again: int
@@ -28,7 +30,7 @@ class Verdict:
 
     def __post_init__(self) -> None:
         broken = (self.lost, self.ran_though_taken_back, self.not_exactly_once, self.not_final, self.ended_wrongly)
-        object.__setattr__(self, "kept", not any(broken))
+        object.__setattr__(self, "kept", not any((*broken, self.swept_wrongly)))
 
     def lines(self) -> list[str]:
         """Return what is to be printed."""
@@ -43,6 +45,8 @@ class Verdict:
             _line("atomic effects that are not there exactly once", self.not_exactly_once),
             _line("jobs that reached no final state", self.not_final),
             _line("jobs that ended in another state than their bodies make them", self.ended_wrongly),
+            f"passes of a backfill that completed: {self.passes}",
+            _line("rows that were not handled once by each pass", self.swept_wrongly),
         ]
 
 
@@ -78,8 +82,11 @@ def judge(ledger: Ledger) -> Verdict:
         for label, kind in ledger.committed.items()
         if kind == "steps" and (in_steps[label] > ATOMIC_STEPS or (label in done and in_steps[label] < ATOMIC_STEPS))
     }
+    passes = Backfill.objects.filter(outcome="completed").count()
     return Verdict(
         lost=lost,
+        swept_wrongly=set(map(str, Item.objects.exclude(handled=passes))),
+        passes=passes,
         ran_though_taken_back={label for label in ledger.taken_back if label in states or effects[label]},
         not_exactly_once=not_exactly_once,
         not_final={label for label in ledger.committed if label in waiting or states.get(label, "done") not in FINAL},

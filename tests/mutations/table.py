@@ -20,6 +20,7 @@ from tests.mutations import (
     proving,
     runtime,
     steps,
+    sweeps,
     worker,
 )
 from tests.mutations.mutation import Mutation
@@ -42,5 +43,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     *proving.MUTATIONS,
     *runtime.MUTATIONS,
     *steps.MUTATIONS,
+    *sweeps.MUTATIONS,
     *worker.MUTATIONS,
 )
