@@ -48,12 +48,7 @@ def resident() -> int:
 
 def update_rows(rows: Sequence[Any]) -> None:
     """Change the rows of a page with one statement."""
-    update_keys([row.pk for row in rows])
-
-
-def update_keys(keys: Sequence[int]) -> None:
-    """Change rows of which the keys are known."""
-    _posts().filter(pk__in=keys).update(slug=Concat(Value("post-"), F("title")))
+    _posts().filter(pk__in=[row.pk for row in rows]).update(slug=Concat(Value("post-"), F("title")))
 
 
 def save_rows(rows: Sequence[Any]) -> None:
@@ -109,26 +104,21 @@ def by_hand(name: str, batch: int) -> float:
     """Do the work of a backfill by hand and return how many seconds that took.
 
     Args:
-        name: one of `SWEPT`, or "keys": the work of "update", of which the keys alone are read.
+        name: one of `SWEPT`.
         batch: rows a page.
     """
-    source, work = SWEPT["update" if name == "keys" else name]
+    source, work = SWEPT[name]
     begun = time.monotonic()
     bound = source().order_by("-pk").values_list("pk", flat=True).first()
     after = 0
     while bound is not None:
         with transaction.atomic():
             page = source().filter(pk__gt=after, pk__lte=bound).order_by("pk").select_for_update(no_key=True)
-            if name == "keys":
-                keys = list(page.values_list("pk", flat=True)[:batch])
-                update_keys(keys)
-            else:
-                rows = list(page[:batch])
-                keys = [row.pk for row in rows]
-                work(rows)
-        if len(keys) < batch:
+            rows = list(page[:batch])
+            work(rows)
+        if len(rows) < batch:
             break
-        after = keys[-1]
+        after = rows[-1].pk
     return time.monotonic() - begun
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 
-from benchmarks import backfills  # noqa: F401 - for the worker to find
 from benchmarks.models import Line
 from ultimat3_jobs import NO_TENANT, Run, job
 

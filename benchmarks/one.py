@@ -53,7 +53,7 @@ def measure(names: Sequence[str], *, tiny: bool) -> dict[str, Any]:
         "idle-look-waiting": ("us", steps.looks("promote", suspended="wait")),
     }
     together: dict[str, tuple[dict[str, str], Callable[[Sizes], dict[str, list[float]]]]] = {
-        "backfill-update": ({"by-hand-keys": "rows/s", **SWEPT}, sweeping.against_hand("update", keys=True)),
+        "backfill-update": (SWEPT, sweeping.against_hand("update")),
         "backfill-instances": (SWEPT, sweeping.against_hand("instances", part=0.1)),
         "backfill-sparse": ({"passed": "rows/s", **PAGES}, sweeping.sparse),
     }

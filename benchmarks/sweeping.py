@@ -39,26 +39,21 @@ FILL = {
 Figures = dict[str, list[float]]
 
 
-def against_hand(name: str, *, part: float = 1, keys: bool = False) -> Callable[[Sizes], Figures]:
+def against_hand(name: str, *, part: float = 1) -> Callable[[Sizes], Figures]:
     """Return what measures a sweep, and the same work by hand right before it.
 
     Args:
         name: of the backfill.
         part: of the rows.
-        keys: whether to measure also what reads the keys alone.
     """
 
     def measure(sizes: Sizes) -> Figures:
         count = _count(sizes, part)
-        figures: Figures = {}
-        if keys:
-            figures["by-hand-keys"] = [count / _by_hand("keys", sizes, count)]
         by_hand = count / _by_hand(name, sizes, count)
         swept, marks = _sweep(name, sizes, count)
         assert not Post.objects.filter(slug="").exists()
         sweep = count / swept
         return {
-            **figures,
             "by-hand": [by_hand],
             "sweep": [sweep],
             "share": [100 * sweep / by_hand],

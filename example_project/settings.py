@@ -92,4 +92,4 @@ DEMO_FOLDER = env.str("DEMO_FOLDER", default="")
 DEMO_GROUPS = env.list("DEMO_GROUPS", default=[])
 
 # Rows in one page of the backfill.
-DEMO_BATCH = env.int("DEMO_BATCH", default=500)
+DEMO_BATCH = env.int("DEMO_BATCH", default=1_000)

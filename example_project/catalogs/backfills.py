@@ -5,6 +5,7 @@ The column comes with the migration 0003, and 0004 builds on it: that one waits 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 from django.conf import settings
@@ -26,6 +27,9 @@ UNCOUNTED = Q(words=None)
 )
 def count_words(run: Run, rows: list[Any]) -> None:
     """Count the words of each message."""
+    by_words: defaultdict[int, list[int]] = defaultdict(list)
     for finding in rows:
-        finding.words = len(finding.message.split())
-    Finding.objects.bulk_update(rows, ["words"])
+        by_words[len(finding.message.split())].append(finding.pk)
+    # A statement for each number: bulk_update() has a line for each row in its own, and takes ten times as long here.
+    for words, keys in by_words.items():
+        Finding.objects.filter(pk__in=keys).update(words=words)

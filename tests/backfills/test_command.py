@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from tests.app.models import Cell, Item, Token
 from tests.backfills.commanding import as_json, refused, run
 from tests.backfills.sweeping import declare, handled, sweep
 from tests.declaring import written
+from tests.processes import Processes
 from tests.working import run_due
 from ultimat3_jobs import current_tenant
 from ultimat3_jobs.backfills.find import find_backfill
@@ -63,7 +65,7 @@ def typed(command: str) -> tuple[str, ...]:
         ("--all --try 3", "--try does not go with --all"),
         ("--all --wait", "--wait with --all goes with --write"),
         ("t.backfill --name x", "--name does not go with a name"),
-        ("t.backfill --status done", "--status does not go with a name"),
+        ("t.backfill --status failed", "--status does not go with a name"),
         ("t.backfill --force", "--force goes with --write"),
         ("t.backfill --try 3 --write", "--try changes nothing"),
         ("t.backfill --try 3 --wait", "--try changes nothing"),
@@ -389,6 +391,18 @@ def test_all_fails_where_nobody_says_which_environment_this_is(several: None) ->
 
 def test_without_backfills_there_is_nothing_to_do() -> None:
     assert "no installed app declares a backfill" in run("--all", "--write")
+
+
+def test_the_exit_status_and_the_json_hold_from_the_shell(processes: Processes) -> None:
+    for arguments, status, code in (
+        (["--list", "--pending", "--json"], 2, "X_USAGE"),
+        (["--all", "--limit", "many", "--json"], 2, "X_USAGE"),
+        (["no.such", "--json"], 1, "X_BACKFILL_UNKNOWN"),
+    ):
+        child = processes.manage("backfill", *arguments, env={"TEST_LOG_LEVEL": "ERROR"})
+        assert child.wait() == status, child.output()
+        found = json.loads(child.output())
+        assert (found["version"], found["error"]["code"]) == (1, code)
 
 
 def test_nothing_of_a_name_reaches_a_terminal_as_it_is() -> None:

@@ -61,7 +61,7 @@ MUTATIONS: tuple[Mutation, ...] = (
             f"{SQL}/{vendor}/pause_pass.sql",
             old,
             "",
-            f"{BESIDE}test_a_pause_that_waits_for_the_end_is_refused",
+            f"{BESIDE}test_a_control_after_the_end_is_refused_though_the_job_has_yet_to_be_settled",
             (vendor,),
         )
         for vendor, old in (("postgresql", " AND b.outcome = ''"), ("sqlite", " AND outcome = ''"))
@@ -169,6 +169,22 @@ MUTATIONS: tuple[Mutation, ...] = (
         "        if steering.changes_nothing(options):\n",
         "        if False:\n",
         f"{SHELL}test_a_pace_that_is_none_is_refused",
+        SQLITE,
+    ),
+    Mutation(
+        "admin: who may look at passes may not steer them",
+        "ultimat3_jobs/admin/backfills.py",
+        '_PERMISSIONS.get(repair.verb, "pause_backfill")',
+        '_PERMISSIONS.get(repair.verb, "view_backfill")',
+        "tests/test_admin_backfills.py::test_who_may_look_may_not_steer",
+        SQLITE,
+    ),
+    Mutation(
+        "admin: who may look at passes may not start them",
+        "ultimat3_jobs/admin/backfills.py",
+        "if not self.has_view_permission(request) or not self.may_start(request):",
+        "if not self.has_view_permission(request):",
+        "tests/test_admin_backfills.py::test_who_may_look_may_not_steer",
         SQLITE,
     ),
 )

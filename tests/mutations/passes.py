@@ -172,10 +172,10 @@ MUTATIONS: tuple[Mutation, ...] = (
         SQLITE,
     ),
     Mutation(
-        "wait: Ctrl-C detaches",
+        "wait: left with Ctrl-C it ends with a status of its own",
         COMMAND,
-        "            except KeyboardInterrupt:\n",
-        "            except ZeroDivisionError:\n",
+        "        sys.exit(DETACHED)\n",
+        "        sys.exit(1)\n",
         f"{WAITED}test_ctrl_c_as_json",
         SQLITE,
     ),
@@ -232,7 +232,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         WORKERS,
         'filter(kind="worker", expires_at__gt=parse_instant(now))',
         'filter(kind="worker")',
-        f"{PRESENT}test_a_worker_that_was_taken_for_silent_comes_back",
+        f"{PRESENT}test_a_worker_that_went_silent_is_not_alive_and_is_forgotten_by_the_next",
         SQLITE,
     ),
 )

@@ -19,11 +19,27 @@ DEEP = "bulk"  # holds most of what is ready, all of it in front of the others
 TIED = "reports"  # all that is ready in it was queued by one statement: same priority, same time
 DUE = 100  # waiting jobs that are due, whatever the size
 RUNNING = 120
+LEASES = 5_000  # slots of limits, and workers among them
+PASSES = 2_000  # in the ledger of backfills
 LAPSED = 60  # of those
 
 ALIAS = "plans"
 _KIND = 10_000_000  # the ids of two kinds are this far apart
-KINDS = ("done", "dead", "delayed", "ready", "running", "published", "pending", "new", "waits", "event", "had")
+KINDS = (
+    "done",
+    "dead",
+    "delayed",
+    "ready",
+    "running",
+    "published",
+    "pending",
+    "new",
+    "waits",
+    "event",
+    "had",
+    "concurrency",
+    "pass",
+)
 NAMED = "paid"  # of all events
 WAITING_DUE = 50  # runs that wait for an event and are due
 YOUNG = 1_000  # events that are younger than the runs which wait; those of no other match than the older ones
@@ -137,6 +153,8 @@ def fill_work(opened: BaseDatabaseWrapper, sizes: Sizes) -> None:
     _insert(opened, "waits", "waits", sizes.waits)
     _insert(opened, "events", "event", sizes.events)
     _insert(opened, "steps", "had", sizes.had)
+    _insert(opened, "leases", "concurrency", LEASES)
+    _insert(opened, "passes", "pass", PASSES)
 
 
 def analyze(opened: BaseDatabaseWrapper) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from django.contrib import admin
 
+from ultimat3_jobs.admin.backfills import BackfillAdmin
 from ultimat3_jobs.admin.events import JobEventAdmin
 from ultimat3_jobs.admin.jobs import JobAdmin
 from ultimat3_jobs.admin.outbox import OutboxEntryAdmin
-from ultimat3_jobs.models import Job, JobEvent, OutboxEntry
+from ultimat3_jobs.models import Backfill, Job, JobEvent, OutboxEntry
 
 admin.site.register(Job, JobAdmin)
 admin.site.register(OutboxEntry, OutboxEntryAdmin)
 admin.site.register(JobEvent, JobEventAdmin)
+admin.site.register(Backfill, BackfillAdmin)

@@ -13,6 +13,7 @@ from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 
 from ultimat3_jobs.admin.lists import BoundedChangeList, ChoiceFilter, WorkColumns
 from ultimat3_jobs.admin.repairs import Repair, RepairingAdmin
@@ -140,6 +141,11 @@ class JobAdmin(WorkColumns, RepairingAdmin):
     def summary(self, row: Job) -> str:
         return printable(f"{row.name}, key {row.idempotency_key}, {row.state}")
 
+    def _pass_url(self, request: HttpRequest, story: Story) -> str:
+        if story.backfill is None or not request.user.has_perm("ultimat3_jobs.view_backfill"):
+            return ""
+        return reverse(f"{self.admin_site.name}:ultimat3_jobs_backfill_change", args=[story.backfill.run_id])
+
     def change_view(
         self,
         request: HttpRequest,
@@ -162,6 +168,7 @@ class JobAdmin(WorkColumns, RepairingAdmin):
             "title": printable(job.name),
             "subtitle": str(job.id),
             "story": story,
+            "pass_url": self._pass_url(request, story),
             "why": printable(story.why),
             "alarm": job.state in RETRYABLE,
             "progress": _progress(job),

@@ -20,6 +20,7 @@ from ultimat3_jobs.inspection.masking import printable
 from ultimat3_jobs.text import fault_of_text
 
 if TYPE_CHECKING:
+    from ultimat3_jobs.inspection.backfills import PassPage
     from ultimat3_jobs.inspection.events import EventPage
     from ultimat3_jobs.inspection.lists import Page
     from ultimat3_jobs.inspection.staged import StagedPage
@@ -32,10 +33,10 @@ BEFORE = "before"
 class BoundedChangeList(ChangeList):
     """Shows one page, as the subclass finds it, and a link to the next."""
 
-    found: Page | StagedPage | EventPage
+    found: Page | StagedPage | EventPage | PassPage
     older: str | None
 
-    def find(self, *, limit: int, before: UUID) -> tuple[Sequence[Model], Page | StagedPage | EventPage]:
+    def find(self, *, limit: int, before: UUID) -> tuple[Sequence[Model], Page | StagedPage | EventPage | PassPage]:
         """Return the rows of the page, and what was found."""
         raise NotImplementedError
 
@@ -123,11 +124,13 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """Return where the list of these rows is."""
         return reverse(f"{self.admin_site.name}:{self.opts.app_label}_{self.opts.model_name}_changelist")
 
-    def row_page(self, request: HttpRequest, page: dict[str, Any]) -> HttpResponse:
+    def row_page(
+        self, request: HttpRequest, page: dict[str, Any], *, template: str = "admin/ultimat3_jobs/job.html"
+    ) -> HttpResponse:
         """Answer with the page of one row, which holds `page` and what every page of the admin does."""
         site = self.admin_site.each_context(request)
         context = {**site, "opts": self.opts, "media": self.media, "list_url": self.list_url(), **page}
-        return TemplateResponse(request, "admin/ultimat3_jobs/job.html", context)
+        return TemplateResponse(request, template, context)
 
 
 class WorkColumns:

@@ -42,6 +42,7 @@ class Repair:
         fields: names and values that the confirmation sends along.
         options: of the command that does the same.
         preview: what it would do, to be shown before it is confirmed.
+        form: asks for more than a reason; `move` gets what was answered.
     """
 
     verb: str
@@ -52,6 +53,7 @@ class Repair:
     fields: tuple[tuple[str, str], ...] = ()
     options: str = ""
     preview: Preview | None = None
+    form: type[ReasonForm] | None = None
 
 
 class ReasonForm(forms.Form):
@@ -120,10 +122,10 @@ class RepairingAdmin(ReadOnlyAdmin):
         except JobsError as error:
             self._tell(request, error)
             return HttpResponseRedirect(self._page_url(ids[0]) if len(ids) == 1 else request.get_full_path())
-        form = ReasonForm(request.POST if "confirmed" in request.POST else None)
+        form = (repair.form or ReasonForm)(request.POST if "confirmed" in request.POST else None)
         if not form.is_valid():
             return self._ask(request, repair, ids, form)
-        return self._carry_out(request, repair, ids, form.cleaned_data["reason"])
+        return self._carry_out(request, repair, ids, form.cleaned_data)
 
     def _ask(self, request: HttpRequest, repair: Repair, ids: Sequence[UUID], form: ReasonForm) -> HttpResponse:
         names = self.opts.verbose_name if len(ids) == 1 else self.opts.verbose_name_plural
@@ -139,16 +141,18 @@ class RepairingAdmin(ReadOnlyAdmin):
             "form": form,
             "rows": [(one, self.summary(rows[one]) if one in rows else "deleted") for one in ids],
             "checkbox": ACTION_CHECKBOX_NAME,
-            "command": f"python manage.py jobs {repair.verb} {' '.join(map(str, ids))} {repair.options}".strip(),
+            "command": self.twin(repair, ids),
             "preview": repair.preview and _groups(repair.preview),
             "action_url": self.list_url(),
             "back_url": self._page_url(ids[0]) if len(ids) == 1 else self.list_url(),
         }
         return TemplateResponse(request, "admin/ultimat3_jobs/confirm.html", context)
 
-    def _carry_out(self, request: HttpRequest, repair: Repair, ids: Sequence[UUID], reason: str) -> HttpResponse:
+    def _carry_out(
+        self, request: HttpRequest, repair: Repair, ids: Sequence[UUID], answers: Mapping[str, Any]
+    ) -> HttpResponse:
         try:
-            outcomes = self._repair(request, repair, ids, reason)
+            outcomes = self._repair(request, repair, ids, **answers)
         except OperationalError as error:  # it and another transaction waited for one another, or the database is away
             why = f"The database refused ({printable(str(error)).strip()}). Nothing was changed: try again."
             return self._back(request, why)
@@ -161,12 +165,14 @@ class RepairingAdmin(ReadOnlyAdmin):
                 self.message_user(request, str(one.verdict), messages.ERROR)
         return HttpResponseRedirect(self._page_url(ids[0]) if len(ids) == 1 else self.list_url())
 
-    def _repair(self, request: HttpRequest, repair: Repair, ids: Sequence[UUID], reason: str) -> Sequence[Outcome]:
+    def _repair(
+        self, request: HttpRequest, repair: Repair, ids: Sequence[UUID], *, reason: str, **more: Any
+    ) -> Sequence[Outcome]:
         # One transaction, so that nothing is done that the log does not know of.
         with ExitStack() as transactions:
             for alias in self.aliases():
                 transactions.enter_context(transaction.atomic(using=alias))
-            outcomes = repair.move(ids, by=request.user.get_username(), reason=reason)
+            outcomes = repair.move(ids, by=request.user.get_username(), reason=reason, **more)
             rows = self.rows([one.id for one in outcomes if one.done])
             for one in outcomes:
                 if one.id in rows:
@@ -181,6 +187,10 @@ class RepairingAdmin(ReadOnlyAdmin):
             JobsError: where what is asked for cannot be done.
         """
         return repair
+
+    def twin(self, repair: Repair, ids: Sequence[UUID]) -> str:
+        """Return the command line that does the same."""
+        return f"python manage.py jobs {repair.verb} {' '.join(map(str, ids))} {repair.options}".strip()
 
     def rows(self, ids: Sequence[UUID]) -> Mapping[UUID, Model]:
         """Return the rows of these ids, as far as they are there."""

@@ -157,6 +157,15 @@ def rows_of(declared: BackfillDefinition) -> Rows:
         ) from error
 
 
+def verdict_on(backfill: Backfill) -> Verdict:
+    """Return whether a pass may start, as things stand; nothing is counted.
+
+    Raises:
+        BackfillSourceInvalid: where the source gives nothing that can be swept.
+    """
+    return as_tenant(named(backfill.definition).tenant, lambda: _judge(backfill, rows_of(backfill.backfill)))
+
+
 def _judge(backfill: Backfill, rows: Rows, *, forced: bool = False) -> Verdict:
     return judge(backfill.backfill, facts_of(backfill.definition, backfill.backfill, rows), forced=forced)
 

@@ -82,7 +82,7 @@ class Command(ReportingCommand):
             help="with a name: handle N rows, show what would change, and undo it",
         )
         parser.add_argument("--name", dest="name_is", type=storable, help="with --list: of this name alone")
-        parser.add_argument("--status", choices=[*Status], help="with --list: of this status alone")
+        parser.add_argument("--status", choices=[one.value for one in Status], help="with --list: of this status alone")
         parser.add_argument("--limit", type=limit, help=f"with --list: at most so many (default: {LISTED})")
         add_json(parser)
 
