@@ -135,7 +135,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "sweep: a stretch ends at the bound",
         KEYSET,
         "    keys = _between(rows.everything, after, bound).order_by",
-        "    keys = rows.everything.filter(pk__gt=bound if after is None else after).order_by",
+        "    keys = (rows.everything if after is None else rows.everything.filter(pk__gt=after)).order_by",
         f"{ROWS}test_rows_that_are_inserted_faster_than_they_are_swept_do_not_keep_it_going",
         SQLITE,
     ),
