@@ -26,7 +26,7 @@ from ultimat3_jobs.backfills.find import find_backfill
 from ultimat3_jobs.backfills.gate import backfill_command, list_command
 from ultimat3_jobs.backfills.pacing import HIGHEST_RATE, LOWEST_RATE
 from ultimat3_jobs.backfills.pending import PassStatus
-from ultimat3_jobs.backfills.plan import start, verdict_on
+from ultimat3_jobs.backfills.plan import start
 from ultimat3_jobs.backfills.windows import parse_window
 from ultimat3_jobs.errors import BackfillUnknown, DeclarationInvalid, JobsError
 from ultimat3_jobs.inspection import backfill_texts, repair
@@ -270,7 +270,7 @@ class BackfillAdmin(RepairingAdmin):
         if form.is_valid():
             return self._start(request, backfill, **form.cleaned_data)
         try:
-            verdict = verdict_on(backfill)
+            verdict = backfill.judged()
             refusal, warnings = verdict.error, verdict.warnings
         except JobsError as error:
             refusal, warnings = error, ()

@@ -20,7 +20,7 @@ from ultimat3_jobs.backfills import ledger
 from ultimat3_jobs.backfills.gate import backfill_command, list_command
 from ultimat3_jobs.backfills.pacing import check_rate
 from ultimat3_jobs.backfills.pending import COMPLETED
-from ultimat3_jobs.backfills.plan import rows_of
+from ultimat3_jobs.backfills.source import rows_of
 from ultimat3_jobs.backfills.windows import Window, parse_window
 from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.drivers.database.repairs import MAX_ATTRIBUTION, log_repairs

@@ -12,10 +12,10 @@ from ultimat3_jobs.backfills import definition as checks
 from ultimat3_jobs.backfills import passes
 from ultimat3_jobs.backfills.definition import BackfillDefinition, Batch
 from ultimat3_jobs.backfills.facts import facts_of
-from ultimat3_jobs.backfills.gate import judge, running
+from ultimat3_jobs.backfills.gate import Verdict, judge, running
 from ultimat3_jobs.backfills.pacing import check_batch, check_rate
 from ultimat3_jobs.backfills.signals import DEFAULT_SIGNALS, Signal, check_signals
-from ultimat3_jobs.backfills.source import open_rows
+from ultimat3_jobs.backfills.source import rows_of
 from ultimat3_jobs.backfills.sweep import sweep
 from ultimat3_jobs.backfills.throttle import check_throttle
 from ultimat3_jobs.backfills.windows import Window, parse_window
@@ -29,6 +29,7 @@ from ultimat3_jobs.job import Job
 from ultimat3_jobs.keys import NoTenant, TenantRule, key_resolver, tenant_resolver
 from ultimat3_jobs.options import MISSING, Missing
 from ultimat3_jobs.retry import Retry
+from ultimat3_jobs.tenancy import as_tenant
 
 DEFAULT_RATE = 10.0
 """Pages a second."""
@@ -50,6 +51,19 @@ class Backfill(Job[..., dict[str, Any]]):
         """The plain handler, for unit tests."""
         return self.backfill.handler
 
+    def judged(self, *, forced: bool = False) -> Verdict:
+        """Return whether a pass may start, as things stand. Nothing is counted or written.
+
+        Args:
+            forced: whether it would sweep although another pass has completed.
+
+        Raises:
+            BackfillSourceInvalid: where the source gives nothing that can be swept.
+        """
+        tenant = passes.named(self.definition).tenant
+        facts = as_tenant(tenant, lambda: facts_of(self.definition, self.backfill, rows_of(self.backfill)))
+        return judge(self.backfill, facts, forced=forced)
+
     def enqueue(self, *, forced: bool = False) -> EnqueueResult:
         """Start a pass: queue its job.
 
@@ -57,12 +71,12 @@ class Backfill(Job[..., dict[str, Any]]):
             forced: sweep although another pass has completed.
 
         Raises:
+            BackfillSourceInvalid: where its rows cannot be swept.
             BackfillEnvironment, BackfillMigrationPending: where it is not to run here, or not yet.
             BackfillApplied: where a pass has completed and this one is not forced.
             BackfillRunning: where a pass is live.
         """
-        facts = facts_of(self.definition, self.backfill, open_rows(self.backfill))
-        refusal = judge(self.backfill, facts, forced=forced).error
+        refusal = self.judged(forced=forced).error
         if refusal is not None:
             raise refusal
         result = super().enqueue(forced=forced)

@@ -16,10 +16,10 @@ from ultimat3_jobs.backfills.gate import Verdict, judge
 from ultimat3_jobs.backfills.keyset import Key, Keys, StoredKey, last_key, page_of, stretch, unsorted, up_to
 from ultimat3_jobs.backfills.pacing import Sizes
 from ultimat3_jobs.backfills.passes import named
-from ultimat3_jobs.backfills.source import Rows, open_rows
+from ultimat3_jobs.backfills.source import Rows, rows_of
 from ultimat3_jobs.backfills.sweep import STRETCH
 from ultimat3_jobs.backfills.totals import PATIENCE, bounded, count_rows
-from ultimat3_jobs.errors import BackfillMigrationPending, BackfillSourceInvalid, JobsError
+from ultimat3_jobs.errors import BackfillMigrationPending, BackfillSourceInvalid
 from ultimat3_jobs.models import Backfill as Ledger
 from ultimat3_jobs.models import Job
 from ultimat3_jobs.states import LIVE
@@ -130,50 +130,14 @@ def start(backfill: Backfill, *, forced: bool, by: str) -> tuple[EnqueueResult, 
     Raises:
         JobsError: where no pass may start.
     """
-
-    def ask() -> tuple[EnqueueResult, tuple[str, ...]]:
-        verdict = _judge(backfill, rows_of(backfill.backfill), forced=forced)
-        if verdict.error is not None:
-            raise verdict.error
-        return backfill.on_behalf_of(by).enqueue(forced=forced), verdict.warnings
-
-    return as_tenant(named(backfill.definition).tenant, ask)
-
-
-def rows_of(declared: BackfillDefinition) -> Rows:
-    """Return the rows of a backfill. For people: what its source raises is a refusal that names the backfill.
-
-    Raises:
-        BackfillSourceInvalid: where the source raises, or gives nothing that can be swept.
-    """
-    try:
-        return open_rows(declared)
-    except JobsError:
-        raise
-    except Exception as error:
-        raise BackfillSourceInvalid(
-            f"the source of backfill {declared.name!r} raised {type(error).__name__}: {error}",
-            fix=f"source=lambda: Post.objects.all()  # in {declared.handler.__module__}",
-        ) from error
-
-
-def verdict_on(backfill: Backfill) -> Verdict:
-    """Return whether a pass may start, as things stand; nothing is counted.
-
-    Raises:
-        BackfillSourceInvalid: where the source gives nothing that can be swept.
-    """
-    return as_tenant(named(backfill.definition).tenant, lambda: _judge(backfill, rows_of(backfill.backfill)))
-
-
-def _judge(backfill: Backfill, rows: Rows, *, forced: bool = False) -> Verdict:
-    return judge(backfill.backfill, facts_of(backfill.definition, backfill.backfill, rows), forced=forced)
+    warnings = backfill.judged(forced=forced).warnings
+    return backfill.on_behalf_of(by).enqueue(forced=forced), warnings
 
 
 def _plan(backfill: Backfill, tenant: str | None) -> Plan:
     declared = backfill.backfill
     rows = rows_of(declared)
-    verdict = _judge(backfill, rows)
+    verdict = judge(declared, facts_of(backfill.definition, declared, rows), forced=False)
     size = Sizes(declared.batch).size
     return Plan(
         backfill=declared,

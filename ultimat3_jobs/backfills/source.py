@@ -11,7 +11,7 @@ from django.db.models.query import ModelIterable
 from django.db.models.sql.datastructures import BaseTable, Join
 
 from ultimat3_jobs.aliases import queue_alias
-from ultimat3_jobs.errors import BackfillSourceInvalid
+from ultimat3_jobs.errors import BackfillSourceInvalid, JobsError
 
 if TYPE_CHECKING:
     from ultimat3_jobs.backfills.definition import BackfillDefinition
@@ -69,6 +69,23 @@ def open_rows(backfill: BackfillDefinition) -> Rows:
         in_one=backfill.atomic and alias == queue_alias(),
         locked=_locked(queryset.model) if backfill.lock else None,
     )
+
+
+def rows_of(backfill: BackfillDefinition) -> Rows:
+    """Return the rows of a backfill. For people: what its source raises is a refusal that names the backfill.
+
+    Raises:
+        BackfillSourceInvalid: where the source raises, or gives nothing that can be swept.
+    """
+    try:
+        return open_rows(backfill)
+    except JobsError:
+        raise
+    except Exception as error:
+        raise BackfillSourceInvalid(
+            f"the source of backfill {backfill.name!r} raised {type(error).__name__}: {error}",
+            fix=f"source=lambda: Post.objects.all()  # in {backfill.handler.__module__}",
+        ) from error
 
 
 def _check(backfill: BackfillDefinition, queryset: QuerySet[Any]) -> None:

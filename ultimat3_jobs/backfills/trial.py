@@ -15,7 +15,7 @@ from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills.gate import backfill_command
 from ultimat3_jobs.backfills.keyset import Key, Keys, StoredKey, last_key, read_page, stretch
 from ultimat3_jobs.backfills.passes import named
-from ultimat3_jobs.backfills.plan import rows_of
+from ultimat3_jobs.backfills.source import rows_of
 from ultimat3_jobs.backfills.sweep import STRETCH
 from ultimat3_jobs.context import Run
 from ultimat3_jobs.drivers import get_driver
