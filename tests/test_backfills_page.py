@@ -33,16 +33,9 @@ class Migration(migrations.Migration):
         ]),
     ]
 """
-MODELS = """
-from django.db import models
-from django.db.models import Q
-
-class Post(models.Model):
-    title = models.CharField(max_length=100)
-    slug = models.CharField(default="", db_default="", max_length=100)
-
+CONSTRAINED = """
     class Meta:
-        constraints = [models.CheckConstraint(condition=~Q(slug=""), name="blog_post_slug")]
+        constraints = [models.CheckConstraint(condition=~models.Q(slug=""), name="blog_post_slug")]
 """
 WALKED = """
 from django.core.management import CommandError, call_command
@@ -78,8 +71,8 @@ print("walked", pending())
 
 
 def test_the_way_of_the_page_can_be_walked(scratch: ScratchProject) -> None:
-    given = {"models.py": MODELS, "migrations/__init__.py": "", "migrations/0001_initial.py": CREATED}
-    scratch.app("blog", {**given, "backfills/__init__.py": "", **SAMPLES})
+    given = {"migrations/__init__.py": "", "migrations/0001_initial.py": CREATED, "backfills/__init__.py": ""}
+    scratch.app("blog", {**given, **SAMPLES, "models.py": SAMPLES["models.py"] + CONSTRAINED})
 
     child = scratch.django(WALKED)
     # `shorten-titles` is meant for environments, and the settings do not say which this one is.
@@ -87,7 +80,7 @@ def test_the_way_of_the_page_can_be_walked(scratch: ScratchProject) -> None:
 
 
 def test_the_pages_test_passes(scratch: ScratchProject) -> None:
-    given = {"migrations/__init__.py": "", "models.py": MODELS.partition("    class Meta")[0]}
+    given = {"migrations/__init__.py": ""}
     scratch.app("blog", {**given, "migrations/0001_initial.py": CREATED, "backfills/__init__.py": "", **SAMPLES})
     (scratch.folder / "blog/migrations/0003_post_slug_required.py").unlink()
 

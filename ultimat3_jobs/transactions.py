@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _ENDS_THE_TRANSACTION = re.compile(
     r"\A(?:\s|;|/\*.*?\*/|--[^\n]*\n)*"
     r"(?:COMMIT\b|END\b|ABORT\b|PREPARE\s+TRANSACTION\b|ROLLBACK\b(?!\s+(?:(?:WORK|TRANSACTION)\s+)?TO\b))"
-    r"|;\s*(?:COMMIT|ABORT|ROLLBACK)(?:\s+(?:WORK|TRANSACTION))?[\s;]*\Z",
+    r"|;\s*(?:COMMIT|ABORT|ROLLBACK)(?:\s+(?:WORK|TRANSACTION))?(?:\s+AND\s+(?:NO\s+)?CHAIN)?\s*(?:;|\Z)",
     re.IGNORECASE | re.DOTALL,
 )
 _READS = re.compile(

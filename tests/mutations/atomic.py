@@ -44,6 +44,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         vendors=SQLITE,
     ),
     Mutation(
+        guard="atomic: a statement in the middle of several ends no transaction",
+        file=FENCED,
+        old=r"(?:\s+AND\s+(?:NO\s+)?CHAIN)?\s*(?:;|\Z)",
+        new=r"\s*;?\Z",
+        test=f"{IN_ATOMIC}::test_a_body_cannot_end_the_transaction_of_its_ack[SELECT 1; COMMIT; BEGIN]",
+        vendors=SQLITE,
+    ),
+    Mutation(
         guard="atomic: a block that is left open does not pass for the end of the transaction",
         file=FENCED,
         old="        if not connection.in_atomic_block or len(connection.atomic_blocks) != self._depth:",

@@ -78,6 +78,8 @@ def test_what_a_body_writes_and_its_result_are_there_together() -> None:
         "ABORT",
         "PREPARE TRANSACTION 'later'",
         "SELECT 1; COMMIT;",
+        "SELECT 1; COMMIT; BEGIN",
+        "SELECT 1; commit and chain",
     ],
 )
 def test_a_body_cannot_end_the_transaction_of_its_ack(statement: str) -> None:
