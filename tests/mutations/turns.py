@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutations.mutation import BOTH, POSTGRESQL, SQLITE, Mutation
+from tests.mutations.mutation import POSTGRESQL, Mutation
 
 MIGRATED = "tests/backfills/test_migrate.py::"
 
