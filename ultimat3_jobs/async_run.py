@@ -96,7 +96,7 @@ class AsyncRun(Attempt):
         # Of what waits for the run's thread, the wait is none of the step's time.
         result = fn(*args) if is_async(fn) else await _in_slot(steps.timed)(begun.name, fn, args)
         if inspect.isawaitable(result):
-            with steps.deadline(begun.name), steps.named(begun.name):
+            with steps.deadline(begun.name), steps.named(f"step {begun.name!r}"):
                 result = await result
         return await _in_slot(steps.finish)(begun, result)
 

@@ -17,6 +17,7 @@ from django.db import connection
 
 from tests.app.models import Item
 from tests.backfills.commanding import as_json, refused, run
+from tests.backfills.ledger_rows import ledger_row
 from tests.backfills.sweeping import declare, handled, sweep
 from tests.working import Failing, age, run_due, working
 from ultimat3_jobs import Retry
@@ -279,6 +280,17 @@ def test_a_pass_that_ends_while_it_is_looked_at_has_not_failed() -> None:
 
     assert told is not None
     assert told.status == "completed"
+
+
+def test_a_pass_that_was_skipped_has_not_failed() -> None:
+    make_items(4)
+    declare(None, Item).enqueue()
+    ledger_row("t.backfill", outcome="completed")
+
+    told = follow(Told(("[", run_due)), "t.backfill", "--wait")
+
+    assert "It swept nothing: another pass had completed when it began." in told
+    assert handled(Item) == {0: 4}
 
 
 def test_all_that_was_started_is_followed(worker: None) -> None:

@@ -82,8 +82,7 @@ def a_shut() -> UUID:
 
 
 def a_kept_from_its_table() -> UUID:
-    other = declare(None, Item, name="t.other").enqueue().id
-    controls.pause(other, by="bob")
+    other = declare(None, Item, name="t.other", throttle=lambda: "1h").enqueue().id
     run_due()
     started = parked("another pass sweeps")
     cancel(other)

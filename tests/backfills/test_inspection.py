@@ -108,7 +108,7 @@ def test_no_pass_is_beyond_its_whole_and_none_is_at_it_before_its_end(
         ("dead", "", False, PassStatus.FAILED),
         ("dead", "", True, PassStatus.FAILED),
         ("cancelled", "", True, PassStatus.CANCELLED),
-        ("done", "", False, PassStatus.FAILED),
+        ("done", "", False, PassStatus.SKIPPED),
         ("done", "completed", True, PassStatus.COMPLETED),
         (None, "", False, PassStatus.FAILED),
         (None, "completed", False, PassStatus.COMPLETED),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from django.db import connection
 
+from tests.backfills.conftest import DATABASE
 from tests.scratch_project import ScratchProject
 
 CREATED = """
@@ -46,6 +48,11 @@ SWEPT = (
     "from tests.backfills.ledger_rows import ledger_row\nledger_row('rewrite-slugs', outcome='completed')\n"
     "from blog.models import Post\nPost.objects.filter(slug='').update(slug='one')\n"
 )
+IMPATIENT = (
+    "from django.core.management import call_command\nfrom ultimat3_jobs import operations\n"
+    "operations.LOCK_TIMEOUT = '100ms'\ncall_command('migrate', 'ultimat3_jobs')\n"
+)
+OURS = "indexrelid::regclass::text IN ('x_backfills_name', 'x_job_leases_workers')"
 
 
 @pytest.fixture
@@ -109,3 +116,24 @@ def test_a_fresh_database_goes_through_before_our_tables_are_there_and_squashed_
     manage(blog, "migrate", "blog")
     assert execute(blog, "SELECT legacy FROM blog_post") != 0
     assert "No changes detected" in manage(blog, "makemigrations", "--check", "blog")
+
+
+@pytest.mark.postgresql_only(reason="on SQLite nothing is built beside writers")
+def test_our_indexes_whose_build_was_broken_off_are_built_by_the_next_migrate(scratch_here: ScratchProject) -> None:
+    scratch_here.app("blog", {})
+    manage(scratch_here, "migrate", "ultimat3_jobs", "0004")
+    writer = connection.copy()
+    writer.settings_dict["NAME"] = DATABASE
+    writer.set_autocommit(False)
+    try:
+        writer.cursor().execute("LOCK TABLE x_job_leases IN ROW EXCLUSIVE MODE")
+        broken_off = scratch_here.django(IMPATIENT)
+        assert broken_off.wait() != 0
+        assert "lock timeout" in broken_off.output()
+        assert "0005_backfills... OK" in broken_off.output()
+    finally:
+        writer.close()
+
+    manage(scratch_here, "migrate", "ultimat3_jobs")
+    assert execute(scratch_here, f"SELECT 1 / (count(*) = 2)::int FROM pg_index WHERE indisvalid AND {OURS}") == 0
+    manage(scratch_here, "migrate", "ultimat3_jobs", "0004")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import transaction
 from django.test import override_settings
 
 from tests.app.models import Item
 from tests.backfills.sweeping import declare, handled, ledger, sweep
-from tests.declaring import refused
+from tests.declaring import error_of, refused
 from tests.working import row, run_due
+from ultimat3_jobs import Backfill, JobCall
 from ultimat3_jobs.models import Backfill as Ledger
 
 pytestmark = pytest.mark.usefixtures("queue")
@@ -69,6 +72,57 @@ def test_a_wrong_environment_is_refused_before_the_enqueue_and_in_the_pass(envir
     dead = row(started)
     assert (dead.state, dead.stop, handled(Item)) == ("dead", "terminal", {0: 4})
     assert "X_BACKFILL_ENVIRONMENT" in dead.last_error
+
+
+WAYS: dict[str, Callable[[Backfill], object]] = {
+    "enqueue": lambda one: one.enqueue(),
+    "aenqueue": lambda one: async_to_sync(one.aenqueue)(),
+    "call": lambda one: one.call().enqueue(),
+    "using": lambda one: one.using(priority=3).enqueue(),
+    "using, then call": lambda one: one.using(priority=3).on_behalf_of("ann").call(forced=True).enqueue(),
+}
+
+
+@pytest.mark.parametrize("enqueue", WAYS.values(), ids=WAYS)
+def test_every_way_to_enqueue_a_pass_goes_through_the_gate(enqueue: Callable[[Backfill], Any]) -> None:
+    backfill = declare(None, Item, environments=["staging"])
+
+    refused("X_BACKFILL_ENVIRONMENT", lambda: enqueue(backfill))
+    with override_settings(ULTIMAT3_JOBS={"ENVIRONMENT": "staging"}):
+        started = enqueue(backfill)
+        refused("X_BACKFILL_RUNNING", lambda: enqueue(backfill))
+        run_due()
+
+    assert (row(started).state, handled(Item)) == ("done", {1: 4})
+
+
+def test_a_pass_as_a_value_keeps_what_its_handle_was_told_and_is_judged_where_it_is_enqueued() -> None:
+    backfill = declare(None, Item)
+    plain, forced = backfill.call(), backfill.using(priority=3).on_behalf_of("ann").call(forced=True)
+    assert isinstance(plain, JobCall)
+    sweep(backfill)
+
+    refused("X_BACKFILL_APPLIED", plain.enqueue)
+    started = row(forced.enqueue())
+
+    assert (started.priority, started.enqueued_by, started.input) == (3, "ann", {"forced": True})
+
+
+def test_of_two_that_are_called_at_once_one_is_told_of_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    backfill = declare(None, Item)
+    one, other = backfill.call(), backfill.call()
+    judged = backfill.judged
+    monkeypatch.setattr(backfill, "judged", lambda **options: (judged(**options), one.handle.using().enqueue())[0])
+
+    assert "is live already" in error_of("X_BACKFILL_RUNNING", other.enqueue).cause
+
+
+def test_several_passes_at_once_are_refused() -> None:
+    backfill = declare(None, Item)
+
+    for attempt in (lambda: backfill.enqueue_many([{}]), lambda: async_to_sync(backfill.aenqueue_many)([{}])):
+        error = refused("X_JOB_NOT_CALLABLE", attempt)
+        assert error.fix == "body.enqueue()"
 
 
 def test_a_migration_that_is_not_applied_is_refused() -> None:

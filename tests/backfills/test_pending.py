@@ -31,7 +31,7 @@ def passes(*statuses: str, name: str = "rewrite-slugs") -> list[Pass]:
 @pytest.mark.parametrize("paused", [False, True])
 def test_the_status_of_a_pass_is_its_jobs_to_say_unless_it_completed(state: str | None, paused: bool) -> None:
     assert pass_status("completed", state, paused=paused) is PassStatus.COMPLETED
-    ended = PassStatus.CANCELLED if state == State.CANCELLED else PassStatus.FAILED
+    ended = {State.CANCELLED: PassStatus.CANCELLED, State.DONE: PassStatus.SKIPPED}.get(state, PassStatus.FAILED)
     live = PassStatus.PAUSED if paused else PassStatus.RUNNING
     assert pass_status("", state, paused=paused) is (live if state in LIVE else ended)
     assert {*LIVE, *FINAL} == set(State)
@@ -51,6 +51,9 @@ def test_the_status_of_a_pass_is_its_jobs_to_say_unless_it_completed(state: str 
         ("cancelled failed", "cancelled"),
         ("failed completed", "completed"),  # a forced pass that failed
         ("running cancelled completed", "completed"),
+        ("skipped completed", "completed"),
+        ("skipped", "pending"),  # whatever had completed is not in the ledger any more
+        ("skipped failed", "failed"),
     ],
 )
 def test_a_newer_pass_wins_but_what_completed_stays_completed(newest_first: str, expected: str) -> None:

@@ -21,6 +21,7 @@ from tests.mutations import (
     runtime,
     steps,
     sweeps,
+    turns,
     worker,
 )
 from tests.mutations.mutation import Mutation
@@ -44,5 +45,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     *runtime.MUTATIONS,
     *steps.MUTATIONS,
     *sweeps.MUTATIONS,
+    *turns.MUTATIONS,
     *worker.MUTATIONS,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from ultimat3_jobs import options as checked
@@ -25,7 +25,7 @@ from ultimat3_jobs.durations import Duration
 from ultimat3_jobs.enqueue import EnqueueOptions, EnqueueResult
 from ultimat3_jobs.errors import NotCallable, TenantRequired
 from ultimat3_jobs.inputs import InputCodec
-from ultimat3_jobs.job import Job
+from ultimat3_jobs.job import Job, JobCall
 from ultimat3_jobs.keys import NoTenant, TenantRule, key_resolver, tenant_resolver
 from ultimat3_jobs.options import MISSING, Missing
 from ultimat3_jobs.retry import Retry
@@ -76,10 +76,46 @@ class Backfill(Job[..., dict[str, Any]]):
             BackfillApplied: where a pass has completed and this one is not forced.
             BackfillRunning: where a pass is live.
         """
+        return self._start(lambda: super(Backfill, self).enqueue(forced=forced), forced=forced)
+
+    def enqueue_many(self, inputs: Iterable[Mapping[str, Any]]) -> NoReturn:
+        """Refused: a backfill has one live pass.
+
+        Raises:
+            NotCallable: always.
+        """
+        raise NotCallable(
+            f"the backfill {self.name} has one live pass, and enqueue_many was asked for several",
+            fix=f"{self.__name__}.enqueue()",  # type: ignore[attr-defined]
+        )
+
+    async def aenqueue_many(self, inputs: Iterable[Mapping[str, Any]]) -> NoReturn:
+        """Refused, as `enqueue_many`."""
+        self.enqueue_many(inputs)
+
+    def call(self, *, forced: bool = False) -> PassCall:
+        """Return a pass as a value. Whether it may start is asked where it is enqueued.
+
+        Args:
+            forced: sweep although another pass has completed.
+        """
+        one = super().call(forced=forced)
+        return PassCall(one.request, one.on_conflict, one.database, handle=self, forced=forced)
+
+    def _start(self, enqueue: Callable[[], EnqueueResult], *, forced: bool) -> EnqueueResult:
+        """Start a pass where it may start: what every way of enqueueing one comes through.
+
+        Args:
+            enqueue: queues its job.
+            forced: whether it sweeps although another pass has completed.
+
+        Raises:
+            JobsError: as for `enqueue()`.
+        """
         refusal = self.judged(forced=forced).error
         if refusal is not None:
             raise refusal
-        result = super().enqueue(forced=forced)
+        result = enqueue()
         if result.deduped:
             raise running(self.name, result.id)  # another was first, since the gate looked
         return result
@@ -92,6 +128,22 @@ class Backfill(Job[..., dict[str, Any]]):
 
     def __repr__(self) -> str:
         return f"<Backfill {self.name}>"
+
+
+class PassCall(JobCall, frozen=True, kw_only=True):
+    """A pass of a backfill as a value: not yet enqueued.
+
+    Attributes:
+        handle: of the backfill.
+        forced: whether it sweeps although another pass has completed.
+    """
+
+    handle: Backfill
+    forced: bool
+
+    def enqueue(self) -> EnqueueResult:
+        """Start the pass, with the same refusals as the handle's own `enqueue()`."""
+        return self.handle._start(lambda: JobCall.enqueue(self), forced=self.forced)
 
 
 def _input(run: Run, forced: bool = False) -> None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ultimat3_jobs.backfills.cursor import Cursor
     from ultimat3_jobs.backfills.definition import BackfillDefinition
 
+MAX_LEASE_KEY = 255
+
 
 @dataclass(frozen=True)
 class Controls:
@@ -96,11 +98,17 @@ def complete_pass(run_id: UUID, cursor: Cursor) -> None:
     run(queue_alias(), "complete_pass", {"run_id": run_id.hex, "processed": cursor.handled})
 
 
-def read_controls(run_id: UUID) -> Controls | None:
-    """Return the controls of a pass; None where it has no row."""
+def read_controls(run_id: UUID, declared: BackfillDefinition) -> Controls:
+    """Return the controls of a pass: as they are declared, where it has no row yet.
+
+    Args:
+        run_id: of the job that sweeps.
+        declared: what it sweeps.
+    """
     found = run(queue_alias(), "pass_controls", {"run_id": run_id.hex})
     if not found:
-        return None
+        ((now,),) = run(queue_alias(), "clock", {})
+        return Controls(declared.rate, declared.window, paused=False, paused_by="", now=parse_instant(now))
     rate, start, end, paused, paused_by, now = found[0]
     window = Window(time.fromisoformat(start), time.fromisoformat(end)) if start and end else None
     return Controls(rate, window, bool(paused), paused_by, parse_instant(now))
@@ -118,6 +126,3 @@ def take_table(run_id: UUID, alias: str, table: str) -> bool:
     if len(key) > MAX_LEASE_KEY:
         key = f"backfill:{hashlib.sha256(key.encode()).hexdigest()}"
     return bool(run(queue_alias(), "take_table", {"key": key, "holder": run_id.hex}))
-
-
-MAX_LEASE_KEY = 255

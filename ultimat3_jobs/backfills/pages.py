@@ -142,7 +142,8 @@ class Pages:
         at = self._keys.store(found[-1]) if len(found) == size else until
         if rows:
             with self._steps.refused_inside(f"a page of backfill {self._backfill.name}"):
-                self._steps.timed(f"page {cursor.pages + 1}", self._plainly, (self._run, rows))
+                page = f"page {cursor.pages + 1}"
+                self._steps.timed(page, self._plainly, (self._run, rows), within=page)
             self._steps.check()
         return cursor.after(at, rows=len(rows), size=size)
 

@@ -25,6 +25,12 @@ class PassStatus(StrEnum):
     PAUSED = "paused"  # its job is live, and a person has paused it
     FAILED = "failed"  # it ended without completing
     CANCELLED = "cancelled"
+    SKIPPED = "skipped"  # another had completed when it began: it swept nothing, and that is no failure
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether nobody has to do anything about it."""
+        return self in (PassStatus.COMPLETED, PassStatus.SKIPPED)
 
 
 class Status(StrEnum):
@@ -99,7 +105,9 @@ def pass_status(outcome: str, job_state: str | None, *, paused: bool) -> PassSta
         return PassStatus.PAUSED if paused else PassStatus.RUNNING
     if job_state == State.CANCELLED:
         return PassStatus.CANCELLED
-    # Dead, failed, gone, or in a state that this build does not know. Done too: what completes is written down.
+    if job_state == State.DONE:  # what completes is written down
+        return PassStatus.SKIPPED
+    # Dead, failed, gone, or in a state that this build does not know.
     return PassStatus.FAILED
 
 
@@ -124,7 +132,9 @@ def standing(definition: BackfillDefinition, passes: Sequence[Pass], *, environm
         # Before what a pass came to: none can complete here.
         status = Status.EXCLUDED if environment else Status.UNKNOWN_ENVIRONMENT
     else:
-        status = Status.PENDING if latest is None else Status(latest.status.value)
+        # What was skipped says nothing of the rows.
+        swept = next((one for one in passes if one.status is not PassStatus.SKIPPED), None)
+        status = Status.PENDING if swept is None else Status(swept.status.value)
     return Standing(definition.name, status, latest, completed)
 
 

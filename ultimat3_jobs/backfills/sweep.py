@@ -59,10 +59,10 @@ class _Sweep:
         self._steps = steps_of(run)
         self._vitals = vitals_of(run)
         self._steps.require(Capability.STEPS, f"backfill {backfill.name!r}")
-        self._rows: Rows = open_rows(backfill)
-        self._keys = Keys(self._rows.model, backfill=backfill.name)
-        self._pages = Pages(backfill, self._rows, self._keys, run, self._steps)
-        self._turns = Turns(backfill, self._rows, self._steps, self._vitals)
+        self._turns = Turns(backfill, self._steps, self._vitals)
+        self._rows: Rows
+        self._keys: Keys
+        self._pages: Pages
         self._until: StoredKey | None = None
 
     def run(self) -> dict[str, Any]:
@@ -71,18 +71,26 @@ class _Sweep:
             return _outcome(cursor)
         self._run.cancelled.call(self._turns.stop_waiting)
         self._vitals.winding_down.call(self._turns.stop_waiting)
+        # Before anything is asked of the rows: who pauses a pass that does harm, or fails, is obeyed.
+        self._turns.look()
+        self._open_rows()
         checksum = self._ask_the_gate(begun=cursor is not None)
         if checksum is None:
             return {"skipped": "a pass of this backfill had completed when this one began, and it is not forced"}
-        self._open(checksum)
+        self._open_pass(checksum)
         cursor = cursor or self._start(checksum)
         self._tell(cursor)
         sizes = Sizes(self._backfill.batch, cursor.size)
         while not cursor.swept:
-            self._turns.await_next()
+            self._turns.await_next(self._rows)
             cursor = self._land(cursor, sizes)
         self._verify()
         return self._complete(cursor)
+
+    def _open_rows(self) -> None:
+        self._rows = open_rows(self._backfill)
+        self._keys = Keys(self._rows.model, backfill=self._backfill.name)
+        self._pages = Pages(self._backfill, self._rows, self._keys, self._run, self._steps)
 
     def _ask_the_gate(self, *, begun: bool) -> str | None:
         """Return the checksum of the declaration, or None where there is nothing to do any more.
@@ -104,7 +112,7 @@ class _Sweep:
             raise verdict.error
         return facts.checksum
 
-    def _open(self, checksum: str) -> None:
+    def _open_pass(self, checksum: str) -> None:
         ledger.open_pass(
             self._backfill,
             self._run.run_id,
@@ -150,6 +158,7 @@ class _Sweep:
                 self._steps.check()
                 continue
             sizes.landed(moved.handled - cursor.handled, time.monotonic() - began_at)
+            self._turns.landed()
             self._run.attempt = 1  # as its row has it now: the pass has got on
             self._tell(moved)
             return moved

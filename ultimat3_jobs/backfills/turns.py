@@ -36,7 +36,7 @@ ASK_SIGNALS = 5.0
 PAUSED = 15.0
 """Seconds until a paused pass looks again, should nothing wake it."""
 THROTTLED = 60.0
-"""Seconds until a pass that was throttled for long looks again."""
+"""Seconds until a pass that short waits have held for long looks again."""
 SHUT = 900.0
 """Seconds until a pass whose window is shut looks again at most, should its hours be changed."""
 MOST_REASON = 200
@@ -47,18 +47,17 @@ class Turns:
 
     Args:
         backfill: what is swept.
-        rows: its rows.
         steps: what records the run.
         vitals: what the worker says of itself.
     """
 
-    def __init__(self, backfill: BackfillDefinition, rows: Rows, steps: Steps, vitals: Vitals) -> None:
+    def __init__(self, backfill: BackfillDefinition, steps: Steps, vitals: Vitals) -> None:
         self._backfill = backfill
-        self._rows = rows
         self._steps = steps
         self._vitals = vitals
         self._pacer = Pacer(backfill.rate)
         self._stop = threading.Event()  # of either kind: the run is over, or its worker is to stop
+        self._has_landed = False
         self._throttled = Wait(0.0, "")
         self._throttled_until = 0.0
         self._held_since: float | None = None
@@ -75,42 +74,57 @@ class Turns:
         self._pacer.began(time.monotonic())
         self._held_since, self._told = None, ""
 
-    def await_next(self) -> None:
+    def landed(self) -> None:
+        """Take note that a page has landed: the pass has got somewhere, and can let go of its worker."""
+        self._has_landed = True
+
+    def await_next(self, rows: Rows) -> None:
         """Return when the next page may begin.
+
+        Args:
+            rows: what is swept.
 
         Raises:
             Aborted: where the run is over.
             Suspended: where it lets go of its worker.
         """
         while True:
-            self._look()
-            if (wait := self._throttle()) is not None:
+            self.look()
+            if (wait := self._throttle(rows)) is not None:
                 self._spend(wait, least=THROTTLED)
-            elif self._vitals.may_wait and (left := self._pacer.wait(time.monotonic())):
+            elif left := self._rate_left():
                 self._spend(Wait(left, f"its rate is {self._pacer.rate:g} pages a second"), least=left)
             else:
                 return
 
-    def _look(self) -> None:
-        """Do what the worker and people say."""
+    def look(self) -> None:
+        """Do what the worker and people say. Asks for nothing that the pass itself could fail of.
+
+        Raises:
+            Aborted: where the run is over.
+            Suspended: where it lets go of its worker.
+        """
         self._steps.check()
-        if self._vitals.winding_down.is_set():
-            self._park(0.0, "its worker was told to stop; the next one goes on")
-        controls = ledger.read_controls(self._steps.job.run_id)
-        if controls is not None:
-            self._obey(controls)
+        # One page at least: workers that end after each job would otherwise hand a pass round for ever.
+        if self._has_landed and self._vitals.winding_down.is_set():
+            self._park(self._rate_left(), "its worker was told to stop; the next one goes on")
+        self._obey(ledger.read_controls(self._steps.job.run_id, self._backfill))
 
     def _obey(self, controls: Controls) -> None:
         if controls.paused:
             self._park(PAUSED, f"paused by {controls.paused_by}" if controls.paused_by else "paused")
         if controls.rate is not None:
             self._pacer.rate = controls.rate
-        if controls.window is not None:
+        if controls.window is not None and self._vitals.may_wait:  # what a test comes to is no matter of the hour
             shut = opens_in(controls.window, controls.now.astimezone(timezone.get_default_timezone()))
             if shut:
                 self._park(min(shut.total_seconds(), SHUT), f"its window is {controls.window}")
 
-    def _throttle(self) -> Wait | None:
+    def _rate_left(self) -> float:
+        """Return the seconds until its rate allows the next page."""
+        return self._pacer.wait(time.monotonic()) if self._vitals.may_wait else 0.0
+
+    def _throttle(self, rows: Rows) -> Wait | None:
         """Return the wait that the throttle or the database asks for, if any; one that was given is served first."""
         now = time.monotonic()
         if now < self._throttled_until:
@@ -120,7 +134,7 @@ class Turns:
             if self._backfill.throttle is None
             else throttle.ask(self._backfill.throttle, backfill=self._backfill.name)
         )
-        wait = wait or self._signalled(now)
+        wait = wait or self._signalled(rows, now)
         if wait is not None:
             self._throttled, self._throttled_until = wait, now + wait.seconds
             if wait.reason != self._told:
@@ -128,11 +142,11 @@ class Turns:
                 self._emit("jobs.backfill.waiting", why=wait.reason)
         return wait
 
-    def _signalled(self, now: float) -> Wait | None:
+    def _signalled(self, rows: Rows, now: float) -> Wait | None:
         recently = self._signals_at is not None and now < self._signals_at + ASK_SIGNALS
         if not self._backfill.signals or recently or not self._vitals.may_wait:
             return None
-        heard = signals.ask(self._backfill.signals, self._rows.alias, self._rows.table)
+        heard = signals.ask(self._backfill.signals, rows.alias, rows.table)
         for one in heard.unseen:
             if one.signal not in self._unseen:
                 self._unseen.add(one.signal)
@@ -147,13 +161,13 @@ class Turns:
 
         Args:
             wait: what is waited for.
-            least: seconds to be parked for at least.
+            least: seconds to be parked for at least where short waits have followed one another for long.
         """
         now = time.monotonic()
         self._held_since = now if self._held_since is None else self._held_since
-        if not self._vitals.may_wait:
+        if not self._vitals.may_wait or self._vitals.winding_down.is_set() or wait.seconds >= LONGEST_HOLD:
             self._park(wait.seconds, wait.reason)
-        if max(wait.seconds, now - self._held_since) >= LONGEST_HOLD:
+        if now - self._held_since >= LONGEST_HOLD:
             self._park(max(wait.seconds, least), wait.reason)
         self._stop.wait(min(wait.seconds, LOOK_AT_CONTROLS))
 

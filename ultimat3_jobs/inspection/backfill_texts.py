@@ -68,6 +68,8 @@ def status_text(one: PassReport) -> str:
     match one.status:
         case PassStatus.COMPLETED:
             told = f"It completed at {instant(row.finished_at)}: {row.processed:,} rows were handled."
+        case PassStatus.SKIPPED:
+            told = "It swept nothing: another pass had completed when it began."
         case PassStatus.PAUSED:
             told = f"It is {paused_text(one)}."
         case PassStatus.RUNNING:

@@ -258,7 +258,6 @@ def _unbegun(job: Job) -> Backfill:
         checksum="",
         release="",
         outcome="",
-        error="",
         forced=asked.get("forced") is True,
         created_at=job.created_at,
         updated_at=job.created_at,

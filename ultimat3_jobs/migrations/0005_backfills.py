@@ -1,18 +1,16 @@
-"""What passes of backfills need beside the columns that were there."""
+"""What passes of backfills need beside the columns that were there. Their indexes follow in a migration of their own."""
 
 from django.db import migrations, models
 
-from ultimat3_jobs.operations import AddIndexOnline
-
 
 class Migration(migrations.Migration):
-    atomic = False  # an index cannot be built concurrently in a transaction
-
     dependencies = [("ultimat3_jobs", "0004_steps")]
 
     operations = [
         migrations.AddField("backfill", "pause_reason", models.CharField(db_default="", max_length=255)),
         migrations.AddField("backfill", "began_with", models.BigIntegerField(db_default=0)),
+        # Never written: why a pass ended is its job's to say.
+        migrations.RemoveField("backfill", "error"),
         migrations.AlterModelOptions(
             name="backfill",
             options={
@@ -24,15 +22,5 @@ class Migration(migrations.Migration):
                 "verbose_name": "pass of a backfill",
                 "verbose_name_plural": "backfills",
             },
-        ),
-        AddIndexOnline(
-            model_name="backfill",
-            index=models.Index(fields=["name", "-created_at"], name="x_backfills_name"),
-        ),
-        AddIndexOnline(
-            model_name="joblease",
-            index=models.Index(
-                condition=models.Q(("kind", "worker")), fields=["lease_key"], name="x_job_leases_workers"
-            ),
         ),
     ]

@@ -33,7 +33,6 @@ class Backfill(models.Model):
     paused_at = InstantField(null=True)
     paused_by = models.CharField(max_length=255, db_default="")
     pause_reason = models.CharField(max_length=255, db_default="")
-    error = models.TextField(db_default="")
     created_at = InstantField()
     updated_at = InstantField()
     finished_at = InstantField(null=True)

@@ -263,10 +263,17 @@ class Steps:
         """Return what is recorded under a name, once."""
         return self._trace.take(name, kind)
 
-    def timed(self, name: str, fn: Callable[..., Any], args: Sequence[Any]) -> Any:
-        """Return what a step's function returns. Its time counts from here: in the thread that calls it."""
+    def timed(self, name: str, fn: Callable[..., Any], args: Sequence[Any], *, within: str = "") -> Any:
+        """Return what a step's function returns. Its time counts from here: in the thread that calls it.
+
+        Args:
+            name: of the step, for its deadline.
+            fn: what to call.
+            args: its arguments.
+            within: what it is a part of, for messages; the step where it is empty.
+        """
         process = os.getpid()
-        with self.deadline(name), self.named(name):
+        with self.deadline(name), self.named(within or f"step {name!r}"):
             try:
                 result = fn(*args)
             except BaseException as error:
@@ -276,13 +283,13 @@ class Steps:
             return result
 
     @contextmanager
-    def named(self, name: str) -> Iterator[None]:
-        """Have what is raised in the block say in which step."""
+    def named(self, within: str) -> Iterator[None]:
+        """Have what is raised in the block say in which step, or whatever else, it was raised."""
         try:
             yield
         except Exception as error:
             with suppress(Exception):  # an exception can refuse even this
-                error.add_note(f"raised in step {name!r}")
+                error.add_note(f"raised in {within}")
             raise
 
     def _call(self, begun: Begun, fn: Callable[..., Any], args: Sequence[Any]) -> Any:

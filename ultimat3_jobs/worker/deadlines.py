@@ -30,25 +30,51 @@ LONGEST_WAIT = 3_600.0
 
 @dataclass(frozen=True)
 class Limit:
-    """What an attempt, or one step of it, may take."""
+    """What an attempt, or one part of it, may take."""
 
     length: timedelta
-    step: str | None = None
-    """Name of the step; None for the attempt as a whole."""
+    option: str = "timeout"
+    """Of the declaration that sets it."""
+    decorator: str = "@job"
+    part: str = ""
+    """What took too long, as a message has it; empty for the attempt as a whole."""
+    instead: str = "do less in one attempt"
+    """What to do where more time is no answer."""
 
     def error(self, job: str) -> JobTimeout:
         """Return what an attempt fails with that passed this limit."""
+        took = f"{self.part} of {job} took longer than" if self.part else f"an attempt of {job} took longer than its"
         longer = format_duration(self.length * 2)
-        if self.step is None:
-            return JobTimeout(
-                f"an attempt of {job} took longer than its timeout={format_duration(self.length)}",
-                fix=f'timeout="{longer}"  # in its @job; or do less in one attempt',
-            )
-        step = f"the step {self.step!r}" if self.step else "a step"
         return JobTimeout(
-            f"{step} of {job} took longer than step_timeout={format_duration(self.length)}",
-            fix=f'step_timeout="{longer}"  # in its @job; or make steps smaller',
+            f"{took} {self.option}={format_duration(self.length)}",
+            fix=f'{self.option}="{longer}"  # in its {self.decorator}; or {self.instead}',
         )
+
+
+def attempt_limit(definition: JobDefinition) -> Limit | None:
+    """Return what an attempt of a job may take; None where that is not bounded."""
+    if definition.timeout is None:
+        return None
+    if definition.backfill is not None:
+        return Limit(
+            definition.timeout, decorator="@backfill", instead="leave it out: page_timeout bounds what one page takes"
+        )
+    return Limit(definition.timeout)
+
+
+def part_limit(definition: JobDefinition | None, name: str) -> Limit | None:
+    """Return what a part of an attempt may take; None where that is not bounded.
+
+    Args:
+        definition: of the job.
+        name: of the step; of a backfill the page as a message has it.
+    """
+    if definition is None or definition.step_timeout is None:
+        return None
+    if definition.backfill is not None:
+        return Limit(definition.step_timeout, "page_timeout", "@backfill", name, "make pages smaller: batch=")
+    part = f"the step {name!r}" if name else "a step"
+    return Limit(definition.step_timeout, "step_timeout", part=part, instead="make steps smaller")
 
 
 class Deadlines:
@@ -88,10 +114,10 @@ class Deadlines:
     @contextmanager
     def watch(self, active: ActiveRun, definition: JobDefinition | None) -> Iterator[Watched]:
         """Watch a run for the length of the block, which is its attempt. Entered by the thread of its body."""
-        watched = Watched(self, active, None if definition is None else definition.step_timeout)
+        watched = Watched(self, active, definition)
         active.vitals.step_limit = watched.step
-        if definition is not None and definition.timeout is not None:
-            self.arm(watched, watched, Limit(definition.timeout))
+        if definition is not None and (whole := attempt_limit(definition)) is not None:
+            self.arm(watched, watched, whole)
         try:
             yield watched
         finally:
@@ -171,9 +197,9 @@ class Deadlines:
 class Watched:
     """The limits of one run. Its fields are the watching thread's and are guarded by its lock."""
 
-    def __init__(self, deadlines: Deadlines, active: ActiveRun, step_timeout: timedelta | None) -> None:
+    def __init__(self, deadlines: Deadlines, active: ActiveRun, definition: JobDefinition | None) -> None:
         self._deadlines = deadlines
-        self._step_timeout = step_timeout
+        self._definition = definition
         self.active = active
         self.limits: dict[object, tuple[float, Limit]] = {}
         """Those that count now, each with the moment at which it is passed; steps may run side by side."""
@@ -196,12 +222,13 @@ class Watched:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Bound one call of a step."""
-        if self._step_timeout is None:
+        """Bound one call of a step, or one page."""
+        limit = part_limit(self._definition, name)
+        if limit is None:
             yield
             return
         mark = object()
-        self._deadlines.arm(self, mark, Limit(self._step_timeout, name))
+        self._deadlines.arm(self, mark, limit)
         try:
             yield
         finally:

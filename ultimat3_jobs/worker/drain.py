@@ -29,6 +29,12 @@ class Ending(IntEnum):
     AT_ONCE = 4  # a second signal, or the queue could not be told: the rest is swept when its leases lapse
 
 
+def wind_down(inflight: Inflight) -> None:
+    """Tell the runs of this process that their worker is to end: what can go on elsewhere lets go of it."""
+    for one in inflight.all():
+        one.vitals.winding_down.set()
+
+
 def drain(
     driver: Driver,
     inflight: Inflight,
@@ -46,8 +52,7 @@ def drain(
         at_once: whether to end without waiting for anything.
         timeout: how long to wait.
     """
-    for one in inflight.all():
-        one.vitals.winding_down.set()
+    wind_down(inflight)
     emit("jobs.worker.draining", running=len(inflight), timeout_seconds=timeout.total_seconds())
     if not _wait(inflight, bell, at_once, timeout.total_seconds()):
         return Ending.AT_ONCE

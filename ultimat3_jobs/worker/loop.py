@@ -34,7 +34,7 @@ from ultimat3_jobs.worker.atomic import AtomicEnding
 from ultimat3_jobs.worker.bodies import BodyThreads
 from ultimat3_jobs.worker.claim import claim
 from ultimat3_jobs.worker.deadlines import Deadlines
-from ultimat3_jobs.worker.drain import Ending, drain
+from ultimat3_jobs.worker.drain import Ending, drain, wind_down
 from ultimat3_jobs.worker.execute import execute, fail
 from ultimat3_jobs.worker.heartbeat import Heartbeat
 from ultimat3_jobs.worker.housekeeping import Housekeeping
@@ -103,8 +103,12 @@ class Worker:
         self._wake()
 
     def finish(self) -> None:
-        """Claim nothing more, and end once all that runs has ended, however long that takes."""
+        """Claim nothing more, and end once all that runs has ended, however long that takes.
+
+        A sweep, which can go on elsewhere, lets go at the end of its page.
+        """
         self._finishing = True
+        wind_down(self._inflight)  # at once: a claim may wait for the very page
         self._wake()
 
     def run(self) -> Ending:
@@ -185,7 +189,7 @@ class Worker:
                 return
             idle = not len(self._inflight)
             free = self._free()
-            if idle and (self._finishing or self._left == 0):
+            if self._claims_no_more() and idle:
                 return
             if idle and self._options.burst and not self._bodies.slots:
                 return  # bodies that were abandoned have every thread there may be
@@ -204,6 +208,14 @@ class Worker:
                 close_thread_connections()
             if claimed < free or not free:
                 self._wait(backoff or self._settings.poll.total_seconds())
+
+    def _claims_no_more(self) -> bool:
+        """Return whether it ends once all that runs has ended; then a sweep is told to let go."""
+        if not self._finishing and self._left != 0:
+            return False
+        if self._finishing or not self._options.burst:  # a burst runs what it has claimed to the end
+            wind_down(self._inflight)
+        return True
 
     def _free(self) -> int:
         """Return how many jobs may be claimed now."""

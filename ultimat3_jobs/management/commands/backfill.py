@@ -15,7 +15,7 @@ from ultimat3_jobs.backfills.declare import Backfill
 from ultimat3_jobs.backfills.find import all_backfills, find_backfill
 from ultimat3_jobs.backfills.gate import backfill_command
 from ultimat3_jobs.backfills.passes import live_passes, named
-from ultimat3_jobs.backfills.pending import PassStatus, Status
+from ultimat3_jobs.backfills.pending import Status
 from ultimat3_jobs.backfills.plan import make_plan, start
 from ultimat3_jobs.backfills.trial import try_rows
 from ultimat3_jobs.enqueue import EnqueueResult
@@ -200,7 +200,7 @@ class Command(ReportingCommand):
                 self.print_text(terminal.safe(backfill_lists.ending(endings[-1])))
         if options["json"]:
             self.print_json({**report_of, "passes": [backfill_lists.pass_report(one) for one in endings]})
-        failed = [one for one in endings if one.status is not PassStatus.COMPLETED]
+        failed = [one for one in endings if not one.status.ended_well]
         if failed:
             raise Refused("\n".join(f"{terminal.safe(one.name)}: the pass {one.status.value}" for one in failed))
 
