@@ -59,9 +59,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "gate: a fix names the database of the rows",
-        GATE,
-        '    database = () if facts.alias == DEFAULT_ALIAS else ("--database", facts.alias)',
-        "    database = ()",
+        "ultimat3_jobs/backfills/commands.py",
+        '*(() if alias == DEFAULT_ALIAS else ("--database", alias))',
+        "*()",
         f"{JUDGED}test_a_fix_that_is_a_command_is_one_line_whose_words_are_what_they_are",
         SQLITE,
     ),

@@ -21,9 +21,9 @@ from ultimat3_jobs.admin.lists import BoundedChangeList
 from ultimat3_jobs.admin.repairs import ReasonForm, Repair, RepairingAdmin
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills import controls
+from ultimat3_jobs.backfills.commands import backfill_command, list_command
 from ultimat3_jobs.backfills.controls import UNCHANGED, Controlled
 from ultimat3_jobs.backfills.find import find_backfill
-from ultimat3_jobs.backfills.gate import backfill_command, list_command
 from ultimat3_jobs.backfills.pacing import HIGHEST_RATE, LOWEST_RATE
 from ultimat3_jobs.backfills.pending import PassStatus
 from ultimat3_jobs.backfills.plan import start

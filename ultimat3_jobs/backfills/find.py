@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 
 from ultimat3_jobs import registry
+from ultimat3_jobs.backfills.commands import backfill_command
 from ultimat3_jobs.backfills.declare import Backfill
-from ultimat3_jobs.backfills.gate import backfill_command
 from ultimat3_jobs.enqueue import EnqueueOptions
 from ultimat3_jobs.errors import BackfillUnknown
 from ultimat3_jobs.text import command_line

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ultimat3_jobs.backfills.gate import backfill_command
+from ultimat3_jobs.backfills.commands import backfill_command
 from ultimat3_jobs.backfills.pending import Difference, Standing, Status
 from ultimat3_jobs.inspection.backfill_texts import (
     commands,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ultimat3_jobs.backfills.gate import backfill_command
+from ultimat3_jobs.backfills.commands import backfill_command
 from ultimat3_jobs.backfills.pending import PassStatus
 from ultimat3_jobs.inspection.backfills import PassReport
 from ultimat3_jobs.inspection.story import error_line

@@ -7,9 +7,9 @@ from typing import Any
 from uuid import UUID
 
 from ultimat3_jobs.backfills import controls
+from ultimat3_jobs.backfills.commands import list_command
 from ultimat3_jobs.backfills.controls import UNCHANGED, Controlled, Verdict
 from ultimat3_jobs.backfills.find import find_backfill
-from ultimat3_jobs.backfills.gate import list_command
 from ultimat3_jobs.backfills.pacing import HIGHEST_RATE, LOWEST_RATE, check_rate
 from ultimat3_jobs.backfills.windows import Window, parse_window
 from ultimat3_jobs.errors import BackfillNotLive, DeclarationInvalid, UnknownJob

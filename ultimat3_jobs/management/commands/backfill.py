@@ -11,9 +11,9 @@ from uuid import UUID
 
 from django.core.management.base import CommandParser
 
+from ultimat3_jobs.backfills.commands import backfill_command
 from ultimat3_jobs.backfills.declare import Backfill
 from ultimat3_jobs.backfills.find import all_backfills, find_backfill
-from ultimat3_jobs.backfills.gate import backfill_command
 from ultimat3_jobs.backfills.passes import live_passes, named
 from ultimat3_jobs.backfills.pending import PassStatus, Status
 from ultimat3_jobs.backfills.plan import make_plan, start
