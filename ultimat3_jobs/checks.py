@@ -74,8 +74,7 @@ def check_backfills(**_: Any) -> list[CheckMessage]:
     settings = _settings()
     if settings is None or settings.environment:
         return []
-    declared = [one.backfill for one in registry.all_jobs() if one.backfill is not None]
-    meant = {one.name: one.environments[0] for one in declared if one.environments is not None}
+    meant = {one.name: one.environments[0] for _, one in registry.backfills() if one.environments is not None}
     if not meant:
         return []
     names, first = ", ".join(meant), next(iter(meant.values()))

@@ -14,7 +14,7 @@ from django.db.migrations.operations.base import Operation, OperationCategory
 from django.db.migrations.state import ProjectState
 
 from ultimat3_jobs.aliases import queue_alias
-from ultimat3_jobs.backfills.gate import backfill_command
+from ultimat3_jobs.backfills.commands import backfill_command
 from ultimat3_jobs.backfills.pending import COMPLETED
 from ultimat3_jobs.errors import BackfillPending, DeclarationInvalid, MigrationMissing
 from ultimat3_jobs.text import MAX_NAME, command_line, is_label

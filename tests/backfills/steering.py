@@ -17,7 +17,7 @@ from tests.working import row, run_due
 from ultimat3_jobs.backfills import controls
 from ultimat3_jobs.backfills.pending import PassStatus
 from ultimat3_jobs.drivers import get_driver
-from ultimat3_jobs.inspection.backfills import tell_pass
+from ultimat3_jobs.inspection.passes import tell_pass
 from ultimat3_jobs.records import CancelVerdict
 
 

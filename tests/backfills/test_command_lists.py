@@ -6,12 +6,14 @@ import shlex
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 
 from tests.app.models import Item
 from tests.backfills.commanding import as_json, refused, run
 from tests.backfills.ledger_rows import ledger_row
 from tests.backfills.sweeping import declare, sweep
 from tests.working import run_due
+from ultimat3_jobs.backfills.find import find_backfill
 from ultimat3_jobs.inspection.repair import cancel
 from ultimat3_jobs.models import Backfill as Ledger
 
@@ -91,8 +93,6 @@ def test_a_deploy_is_held_by_what_is_unswept_alone(several: None) -> None:
 
 
 def test_the_commands_that_let_a_deploy_go_on_can_be_run(several: None) -> None:
-    from django.core.management import call_command
-
     declare(None, Item, name="b.failed", retry=_once())
     for line in commands(refused("--pending")[0]):
         call_command(*shlex.split(line)[2:])
@@ -121,3 +121,74 @@ def test_passes_without_a_declaration_are_listed() -> None:
     Ledger.objects.filter(pk=done.run_id).update(name="t.gone")
 
     assert "t.gone  completed; no installed code declares it" in run("--list")
+
+
+def test_a_pass_that_has_stalled_is_followed_by_a_new_one_and_not_by_a_retry() -> None:
+    left = iter([3, 0])
+    declare(None, Item, count=lambda: next(left))
+    stalled = sweep(find_backfill("t.backfill"))
+
+    again = "python manage.py backfill t.backfill --write"
+    assert commands(refused("--pending")[0]) == commands(run("--list")) == [again]
+    ended = as_json("t.backfill", "--wait", status=1)["passes"][0]
+    assert [one["command"] for one in ended["commands"]] == [again]
+    assert commands(refused("t.backfill", "--wait")[0]) == [again]
+    assert str(stalled.id) not in run("--list").splitlines()[-1]
+    call_command(*shlex.split(again)[2:])
+    run_due()
+
+    assert run("--pending") == "nothing that is declared is unswept\n"
+
+
+def test_a_pass_whose_count_was_none_goes_on_by_a_retry() -> None:
+    declare(None, Item, count=lambda: None)
+    failed = sweep(find_backfill("t.backfill"))
+
+    assert commands(refused("--pending")[0]) == [f"python manage.py jobs retry {failed.id}"]
+    declare(None, Item, count=lambda: 0)
+    call_command("jobs", "retry", str(failed.id))
+    run_due()
+
+    assert run("--pending") == "nothing that is declared is unswept\n"
+
+
+def test_what_is_told_of_a_backfill_does_not_hang_on_the_passes_that_are_listed() -> None:
+    sweep(declare(None, Item, name="a.completed"))
+    Ledger.objects.filter(pk=sweep(declare(None, Item, name="b.gone")).run_id).update(name="t.gone")
+    cancelled = declare(None, Item, name="c.again").enqueue()
+    ledger_row("c.again", run_id=cancelled.run_id, day=1)
+    ledger_row("c.again", outcome="completed")
+    cancel([cancelled.id], by="ann", reason="")
+    sweep(declare(None, Item, name="d.newest", exclusive=False))
+
+    told = run("--list", "--limit", 1)
+
+    assert [line.partition("  ")[0] for line in told.splitlines() if not line.startswith(" ")] == [
+        *("a.completed", "b.gone", "c.again", "d.newest", "t.gone"),
+    ]
+    assert commands(told) == [
+        "python manage.py backfill a.completed --write --force",
+        "python manage.py backfill b.gone --write",
+        "python manage.py backfill c.again --write --force",
+        "python manage.py backfill d.newest --write --force",
+    ]
+    assert sum(len(one["passes"]) for one in as_json("--list", "--limit", 1)["backfills"]) == 1
+    # What is not asked for takes no place on the list.
+    completed = as_json("--list", "--status", "completed", "--limit", 2)["backfills"]
+    assert [(one["name"], len(one["passes"])) for one in completed if one["passes"]] == [("d.newest", 1), ("t.gone", 1)]
+    assert len(as_json("--list", "--name", "a.completed", "--limit", 1)["backfills"][0]["passes"]) == 1
+
+
+def test_a_backfill_that_may_not_start_here_is_given_no_command_that_starts_it(settings: Any) -> None:
+    declare(None, Item, environments=["production", "staging"])
+
+    mend = "    ULTIMAT3_JOBS[\"ENVIRONMENT\"] = 'production'  # in the settings: this environment's name"
+    assert mend in refused("--pending")[0].splitlines()
+    assert mend in run("--list").splitlines()
+    typed: dict[str, Any] = {"ULTIMAT3_JOBS": {}}
+    exec(mend.strip(), typed)
+    settings.ULTIMAT3_JOBS = {**settings.ULTIMAT3_JOBS, **typed["ULTIMAT3_JOBS"]}
+    assert commands(run("--list")) == ["python manage.py backfill t.backfill --write"]
+    settings.ULTIMAT3_JOBS = {**settings.ULTIMAT3_JOBS, "ENVIRONMENT": "laptop"}
+
+    assert commands(run("--list")) == []

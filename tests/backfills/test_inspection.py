@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -16,10 +18,13 @@ from tests.backfills.ledger_rows import ledger_row
 from tests.backfills.sweeping import declare, ledger, sweep
 from tests.inspection.rows import add_job
 from tests.working import row, run_due
+from ultimat3_jobs import registry
+from ultimat3_jobs.backfills.passes import completed_pass, named, read_passes
 from ultimat3_jobs.backfills.pending import PassStatus, Status
 from ultimat3_jobs.ids import uuid7
-from ultimat3_jobs.inspection import backfill_texts, report
-from ultimat3_jobs.inspection.backfills import list_backfills, list_passes, pass_of, pending, tell_pass
+from ultimat3_jobs.inspection import backfill_lists, backfill_texts, report
+from ultimat3_jobs.inspection.backfills import list_backfills, list_passes, pending
+from ultimat3_jobs.inspection.passes import pass_of, tell_pass
 from ultimat3_jobs.models import Backfill, Job
 
 pytestmark = pytest.mark.usefixtures("queue")
@@ -35,7 +40,7 @@ def a_pass(
     state: str | None, name: str = "t.backfill", *, job: dict[str, Any] | None = None, **values: Any
 ) -> Backfill:
     """Insert the row of a pass and, where it has a state, its job."""
-    run_id = uuid7()
+    run_id = values.pop("run_id", None) or uuid7()
     if state is not None:
         times = {"run_at": BEGAN, "created_at": BEGAN, "updated_at": BEGAN}
         columns = {"id": run_id, "run_id": run_id, "name": name, "idempotency_key": "pass", "tenant_id": None}
@@ -59,7 +64,7 @@ def test_a_pass_that_has_completed_is_told_with_what_it_came_to() -> None:
     assert [command for command, _ in backfill_texts.commands(one)] == [
         "python manage.py backfill t.backfill --write --force"
     ]
-    json.dumps(report.sweep(one))
+    json.dumps(report.swept_pass(one))
 
 
 def test_a_pass_that_is_queued_is_told_before_the_ledger_has_it() -> None:
@@ -75,7 +80,7 @@ def test_a_pass_that_is_queued_is_told_before_the_ledger_has_it() -> None:
     assert (found.name, found.status, found.keeps_back) == ("t.backfill", Status.RUNNING, False)
     assert [each.run_id for each in found.passes] == [started.id]
     assert not Backfill.objects.exists()
-    json.dumps(report.backfill(found))
+    json.dumps(backfill_lists.backfills_report([found]))
 
 
 @pytest.mark.parametrize(
@@ -221,9 +226,13 @@ def test_passes_of_names_that_nobody_declares_any_more_are_told_too() -> None:
 
 
 def test_a_list_goes_on_page_by_page_the_newest_first() -> None:
-    rows = [a_pass("done", outcome="completed").run_id for _ in range(6)]
+    # The ids tell nothing: they are from the clocks of those who asked.
+    rows = [
+        a_pass("done", outcome="completed", run_id=run_id, day=day).run_id
+        for day, run_id in zip((0, 1, 1, 2, 3, 4, 5), [uuid7(), *sorted(uuid7() for _ in range(6))], strict=True)
+    ]
+    rows.insert(0, a_pass("done", "t.other", outcome="completed", day=-1).run_id)
     rows.append(declare(None, Item).enqueue(forced=True).id)
-    rows.append(a_pass("done", "t.other", outcome="completed").run_id)
     found: list[UUID] = []
     page = list_passes(limit=3)
     found += [one.run_id for one in page.passes]
@@ -256,3 +265,70 @@ def test_what_is_no_pass_is_told_as_none() -> None:
     assert tell_pass(job.run_id) is None
     assert tell_pass(uuid7()) is None
     assert pass_of(job) is None
+
+
+LOOKS: dict[str, Callable[[UUID], PassStatus | Status]] = {
+    "one": lambda run_id: told(run_id).status,
+    "a list of passes": lambda run_id: list_passes().passes[0].status,
+    "a list of backfills": lambda run_id: list_backfills("t.backfill")[0].passes[0].status,
+    "where they stand": lambda run_id: next(one.status for one in pending().standings if one.name == "t.backfill"),
+}
+
+
+@pytest.mark.parametrize("at", range(2, 7))
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_pass_that_ends_while_it_is_looked_at_has_not_failed(look: str, at: int) -> None:
+    make_items(3)
+    started = declare(None, Item).enqueue()
+    looks: list[str] = []
+
+    def between(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        """Let it end between two looks."""
+        looks.append(sql)
+        if len(looks) == at:
+            finished = threading.Thread(target=run_due)
+            finished.start()
+            finished.join()
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(between):
+        status = LOOKS[look](started.run_id)
+
+    assert status in ("running", "completed")
+
+
+def test_the_newest_pass_is_the_one_that_began_last() -> None:
+    first, second = sorted([uuid7(), uuid7()])
+    a_pass("done", outcome="completed", run_id=second, day=1, checksum="1")
+    a_pass("done", outcome="completed", run_id=first, day=2, checksum="2")
+    declare(None, Item)
+
+    (found,) = list_backfills("t.backfill")
+
+    assert [one.run_id for one in list_passes("t.backfill").passes] == [first, second]
+    assert found.latest is not None
+    assert found.latest.run_id == first
+    completed = completed_pass(["t.backfill"])
+    assert completed is not None
+    assert completed.run_id == first
+
+
+def test_of_a_ledger_no_more_is_read_than_what_statuses_are_made_of() -> None:
+    for day in range(30):
+        a_pass("dead", "t.gone", day=day)
+        a_pass("done", "t.gone", day=day - 100, outcome="completed")
+    live = a_pass("running", "t.backfill", paused_at=BEGAN, day=-200)
+    last = a_pass("cancelled", "t.backfill")
+    declare(None, Item)
+
+    with CaptureQueriesContext(connection) as queries:
+        found = read_passes(named(job) for job, _ in registry.backfills() if job.name == "t.backfill")
+
+    assert len(queries) == 2
+    assert [(one.name, one.status) for one in found] == [
+        ("t.backfill", PassStatus.PAUSED),
+        ("t.gone", PassStatus.FAILED),
+        ("t.backfill", PassStatus.CANCELLED),
+        ("t.gone", PassStatus.COMPLETED),
+    ]
+    assert (found[0].run_id, found[2].run_id) == (live.run_id, last.run_id)

@@ -127,7 +127,7 @@ def test_a_refusal_is_json_where_json_is_asked_for(processes: Processes) -> None
     (line,) = [line for line in output.splitlines() if line.startswith("{")]
     found = json.loads(line)
     assert (found["version"], found["error"]["code"]) == (1, "X_JOB_UNKNOWN")
-    assert found["error"]["fix"] == "copy an id from `python manage.py backfill --list`"
+    assert found["error"]["fix"] == "python manage.py backfill --list"
 
 
 def test_show_tells_the_pass_of_a_job(started: UUID) -> None:
@@ -138,6 +138,6 @@ def test_show_tells_the_pass_of_a_job(started: UUID) -> None:
     assert "backfill:    t.backfill" in text
     assert "by manage.py jobs: too\\x1b[31m red" in text
     assert f"python manage.py jobs resume {started}" in text
-    told = answered("show", started)["backfill"]
+    told = answered("show", started)["pass"]
     assert (told["status"], told["paused_by"], told["begun"]) == ("paused", "manage.py jobs", True)
-    assert answered("show", add_job("dead").id)["backfill"] is None
+    assert answered("show", add_job("dead").id)["pass"] is None

@@ -5,13 +5,15 @@ from __future__ import annotations
 from tests.mutations.mutation import BOTH, POSTGRESQL, SQLITE, Mutation
 
 CONTROLS = "ultimat3_jobs/backfills/controls.py"
-TOLD = "ultimat3_jobs/inspection/backfills.py"
+TOLD = "ultimat3_jobs/inspection/passes.py"
+LISTED = "ultimat3_jobs/inspection/backfills.py"
 STEERING = "ultimat3_jobs/management/steering.py"
 SQL = "ultimat3_jobs/sql"
 STATES = "tests/backfills/test_controls.py::"
 BESIDE = "tests/backfills/test_steered.py::"
 INSPECTED = "tests/backfills/test_inspection.py::"
 SHELL = "tests/backfills/test_steering.py::"
+COMMANDED = "tests/backfills/test_command_lists.py::"
 
 MUTATIONS: tuple[Mutation, ...] = (
     *(
@@ -149,10 +151,76 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "passes: one that has not begun is listed",
-        TOLD,
-        "ids = sorted({*rows, *(one for one in live if one not in known)}, reverse=True)",
-        "ids = sorted({*rows}, reverse=True)",
+        LISTED,
+        "    if unbegun := [one for one in live if one not in begun]:\n",
+        "    if unbegun := []:\n",
         f"{INSPECTED}test_a_list_goes_on_page_by_page_the_newest_first",
+        SQLITE,
+    ),
+    Mutation(
+        "passes: of two that began at once a list goes on behind the one that it ended with",
+        LISTED,
+        "Q(created_at__lt=began) | (Q(created_at=began) & by_id)",
+        "Q(created_at__lt=began)",
+        f"{INSPECTED}test_a_list_goes_on_page_by_page_the_newest_first",
+        SQLITE,
+    ),
+    Mutation(
+        "passes: the newest is the one that began last, and not the one with the last id",
+        LISTED,
+        "key=lambda one: (found[one], one), reverse=True",
+        "reverse=True",
+        f"{INSPECTED}test_the_newest_pass_is_the_one_that_began_last",
+        SQLITE,
+    ),
+    Mutation(
+        "passes: of many their jobs are read before the ledger",
+        TOLD,
+        "    jobs = Job.objects.using(alias).only(*_JOB).in_bulk(run_ids)\n"
+        "    rows = Backfill.objects.using(alias).in_bulk(run_ids)\n",
+        "    rows = Backfill.objects.using(alias).in_bulk(run_ids)\n"
+        "    jobs = Job.objects.using(alias).only(*_JOB).in_bulk(run_ids)\n",
+        f"{INSPECTED}test_a_pass_that_ends_while_it_is_looked_at_has_not_failed",
+        SQLITE,
+    ),
+    Mutation(
+        "passes: a new one after another that completed is forced",
+        TOLD,
+        "    return [replace(one, swept=True) if one.name in swept else one for one in reports]\n",
+        "    return reports\n",
+        f"{COMMANDED}test_what_is_told_of_a_backfill_does_not_hang_on_the_passes_that_are_listed",
+        SQLITE,
+    ),
+    Mutation(
+        "passes: one that has stalled is not retried",
+        "ultimat3_jobs/inspection/backfill_texts.py",
+        " and one.job.error_class not in _AT_ITS_END",
+        "",
+        f"{COMMANDED}test_a_pass_that_has_stalled_is_followed_by_a_new_one_and_not_by_a_retry",
+        SQLITE,
+    ),
+    Mutation(
+        "lists: the command is that of the newest pass, listed or not",
+        LISTED,
+        "[*listed, *(latest.run_id for *_, latest in chosen if latest is not None)]",
+        "listed",
+        f"{COMMANDED}test_what_is_told_of_a_backfill_does_not_hang_on_the_passes_that_are_listed",
+        SQLITE,
+    ),
+    Mutation(
+        "lists: what is not asked for takes no place",
+        LISTED,
+        "    listed = _newest({each for one, *_ in chosen for each in names_of(one)}, limit=",
+        "    listed = _newest(None, limit=",
+        f"{COMMANDED}test_what_is_told_of_a_backfill_does_not_hang_on_the_passes_that_are_listed",
+        SQLITE,
+    ),
+    Mutation(
+        "lists: where a backfill may not start nothing starts it",
+        "ultimat3_jobs/inspection/backfill_lists.py",
+        "    if declared is None or status is Status.EXCLUDED:\n",
+        "    if declared is None:\n",
+        f"{COMMANDED}test_a_backfill_that_may_not_start_here_is_given_no_command_that_starts_it",
         SQLITE,
     ),
     Mutation(

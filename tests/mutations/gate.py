@@ -59,9 +59,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "gate: a fix names the database of the rows",
-        GATE,
-        '    database = () if facts.alias == DEFAULT_ALIAS else ("--database", facts.alias)',
-        "    database = ()",
+        "ultimat3_jobs/backfills/commands.py",
+        '*(() if alias == DEFAULT_ALIAS else ("--database", alias))',
+        "*()",
         f"{JUDGED}test_a_fix_that_is_a_command_is_one_line_whose_words_are_what_they_are",
         SQLITE,
     ),
@@ -192,10 +192,39 @@ MUTATIONS: tuple[Mutation, ...] = (
         )
     ),
     Mutation(
+        "passes: what completed last is that which began last",
+        PASSES,
+        '.order_by("-created_at", "-run_id")',
+        '.order_by("-run_id")',
+        "tests/backfills/test_inspection.py::test_the_newest_pass_is_the_one_that_began_last",
+        SQLITE,
+    ),
+    *(
+        Mutation(
+            f"passes: {what} ({vendor})",
+            f"ultimat3_jobs/sql/{vendor}/newest_passes.sql",
+            old,
+            new,
+            "tests/backfills/test_inspection.py::test_of_a_ledger_no_more_is_read_than_what_statuses_are_made_of",
+            (vendor,),
+        )
+        for what, vendor, old, new in (
+            ("the newest that completed is read", "postgresql", " AND b.outcome || '' > ''", ""),
+            ("the newest that completed is read", "sqlite", " AND b.outcome = 'completed'", ""),
+            ("one that is live is read, newest or not", "postgresql", "b.run_id = r.run_id LIMIT 1", "false LIMIT 1"),
+            (
+                "one that is live is read, newest or not",
+                "sqlite",
+                "FROM json_each(:rows) AS r",
+                "FROM json_each(:rows) AS r WHERE false",
+            ),
+        )
+    ),
+    Mutation(
         "passes: one that has no row in the ledger yet is running",
         PASSES,
-        "dict[UUID, str] = dict(live)",
-        "dict[UUID, str] = {}",
+        "    return [*first, *begun.values()]\n",
+        "    return [*begun.values()]\n",
         f"{READ}test_a_pass_that_waits_for_its_first_worker_is_running_without_a_row",
         SQLITE,
     ),

@@ -9,7 +9,7 @@ PLAN = "ultimat3_jobs/backfills/plan.py"
 TRIAL = "ultimat3_jobs/backfills/trial.py"
 FOLLOWING = "ultimat3_jobs/management/following.py"
 REHEARSAL = "ultimat3_jobs/inspection/rehearsal.py"
-REPORTS = "ultimat3_jobs/inspection/backfills.py"
+REPORTS = "ultimat3_jobs/inspection/passes.py"
 PRESENCE = "ultimat3_jobs/worker/presence.py"
 WORKERS = "ultimat3_jobs/inspection/workers.py"
 COMMANDED = "tests/backfills/test_command.py::"
@@ -186,7 +186,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "    row = Backfill.objects.using(alias).filter(pk=run_id).first()\n    if",
         "    row = Backfill.objects.using(alias).filter(pk=run_id).first()\n"
         "    job = Job.objects.using(alias).filter(pk=run_id).first()\n    if",
-        f"{WAITED}test_a_pass_that_ends_while_it_is_looked_at_has_not_failed",
+        "tests/backfills/test_inspection.py::test_a_pass_that_ends_while_it_is_looked_at_has_not_failed",
         SQLITE,
     ),
     Mutation(

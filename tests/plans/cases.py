@@ -105,6 +105,7 @@ def cases() -> list[Case]:
         _holders("holders of free keys", free, found=0),
         _live_passes("live passes", [*held, *free], found=KEYS),
         _live_passes("live passes: of keys that done jobs hold", kept, found=0),
+        _newest_passes(),
         Case("enqueue", "enqueue", {"rows": _requests([*held, *free])}, KEPT, frozenset()),
         Case("ask again", "ask_again", {"rows": _rows(ready, request="{}")}, KEYS, ID),
         Case("hold back", "hold_back", {"rows": _rows(ready)}, KEYS, ID | STEP_ID),
@@ -346,6 +347,13 @@ def _claims() -> Iterable[Case]:
     yield claim("beside a deep queue", 10, excluded=[DEEP])
     yield claim("from several queues", 100, only=["alpha", "import", "mail", TIED])
     yield claim("from a queue without work", 10, only=["none"], found=0)
+
+
+def _newest_passes() -> Case:
+    # Of 20 backfills two of which completed last; until one that completed, 7 are read of each; and one more is named.
+    named = rows.encode([{"run_id": row_id("pass", 1_000)}])
+    indexes = frozenset({"x_backfills_name", "x_backfills_pkey", "x_jobs_pkey"})
+    return Case("newest passes", "newest_passes", {"rows": named}, 2 * 20 - 2 + 1, indexes, 7 * 20)
 
 
 def _live_passes(case: str, keys: Sequence[tuple[str, str | None, str]], *, found: int) -> Case:

@@ -21,17 +21,18 @@ from ultimat3_jobs.admin.lists import BoundedChangeList
 from ultimat3_jobs.admin.repairs import ReasonForm, Repair, RepairingAdmin
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills import controls
+from ultimat3_jobs.backfills.commands import backfill_command, list_command
 from ultimat3_jobs.backfills.controls import UNCHANGED, Controlled
 from ultimat3_jobs.backfills.find import find_backfill
-from ultimat3_jobs.backfills.gate import backfill_command, list_command
 from ultimat3_jobs.backfills.pacing import HIGHEST_RATE, LOWEST_RATE
 from ultimat3_jobs.backfills.pending import PassStatus
 from ultimat3_jobs.backfills.plan import start
 from ultimat3_jobs.backfills.windows import parse_window
 from ultimat3_jobs.errors import BackfillUnknown, DeclarationInvalid, JobsError
 from ultimat3_jobs.inspection import backfill_texts, repair
-from ultimat3_jobs.inspection.backfills import PassPage, PassReport, list_backfills, list_passes, tell_pass
+from ultimat3_jobs.inspection.backfills import PassPage, list_passes, pending
 from ultimat3_jobs.inspection.masking import printable
+from ultimat3_jobs.inspection.passes import PassReport, tell_pass
 from ultimat3_jobs.inspection.repair import Outcome
 from ultimat3_jobs.models import Backfill
 from ultimat3_jobs.moments import instant
@@ -218,8 +219,7 @@ class BackfillAdmin(RepairingAdmin):
                 "start": f"{self._start_url()}?{urlencode({'name': one.name})}" if self.may_start(request) else "",
                 "start_label": printable(f"Start a pass of {one.name}…"),
             }
-            for one in list_backfills(limit=1)
-            if one.definition is not None
+            for one in pending().standings
         ]
         context = {"declared": declared, "list_command": command_line("backfill", "--list")}
         return super().changelist_view(request, context | (extra_context or {}))

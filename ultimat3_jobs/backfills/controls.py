@@ -17,7 +17,7 @@ from django.db import transaction
 from ultimat3_jobs import registry
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills import ledger
-from ultimat3_jobs.backfills.gate import backfill_command, list_command
+from ultimat3_jobs.backfills.commands import backfill_command, list_command
 from ultimat3_jobs.backfills.pacing import check_rate
 from ultimat3_jobs.backfills.pending import COMPLETED
 from ultimat3_jobs.backfills.source import rows_of

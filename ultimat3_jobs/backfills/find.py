@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 
 from ultimat3_jobs import registry
+from ultimat3_jobs.backfills.commands import backfill_command
 from ultimat3_jobs.backfills.declare import Backfill
-from ultimat3_jobs.backfills.gate import backfill_command
 from ultimat3_jobs.enqueue import EnqueueOptions
 from ultimat3_jobs.errors import BackfillUnknown
 from ultimat3_jobs.text import command_line
@@ -14,7 +14,7 @@ from ultimat3_jobs.text import command_line
 
 def all_backfills() -> list[Backfill]:
     """Return every declared backfill once, in the order of their names."""
-    return [Backfill(one, EnqueueOptions()) for one in registry.all_jobs() if one.backfill is not None]
+    return [Backfill(one, EnqueueOptions()) for one, _ in registry.backfills()]
 
 
 def find_backfill(name: str) -> Backfill:
@@ -28,7 +28,7 @@ def find_backfill(name: str) -> Backfill:
         return Backfill(found, EnqueueOptions())
     if found is not None:
         raise BackfillUnknown(f"{name!r} is a job and no backfill", fix=command_line("backfill", "--list"))
-    names = [one.name for one in all_backfills()]
+    names = [one.name for _, one in registry.backfills()]
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if not close:
         raise BackfillUnknown(f"no installed app declares a backfill {name!r}", fix=command_line("backfill", "--list"))

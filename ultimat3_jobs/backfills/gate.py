@@ -7,6 +7,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from ultimat3_jobs.backfills.commands import (
+    DEFAULT_ALIAS,
+    backfill_command,
+    environment_setting,
+    list_command,
+    migrate_command,
+)
 from ultimat3_jobs.errors import (
     BackfillApplied,
     BackfillEnvironment,
@@ -14,12 +21,9 @@ from ultimat3_jobs.errors import (
     BackfillRunning,
     JobsError,
 )
-from ultimat3_jobs.text import command_line
 
 if TYPE_CHECKING:
     from ultimat3_jobs.backfills.definition import BackfillDefinition
-
-DEFAULT_ALIAS = "default"
 
 
 @dataclass(frozen=True)
@@ -82,18 +86,6 @@ def running(name: str, run_id: UUID) -> BackfillRunning:
     return BackfillRunning(f"a pass of backfill {name!r} is live already: run {run_id}", fix=list_command(name))
 
 
-def backfill_command(name: str, *flags: str) -> str:
-    """Return the command line that is about one backfill, as a shell takes it."""
-    # A name may begin like an option.
-    words = (*flags, "--", name) if name.startswith("-") else (name, *flags)
-    return command_line("backfill", *words)
-
-
-def list_command(name: str) -> str:
-    """Return the command line that shows the passes of one backfill."""
-    return command_line("backfill", "--list", *((f"--name={name}",) if name.startswith("-") else ("--name", name)))
-
-
 def _environment(definition: BackfillDefinition, facts: Facts) -> JobsError | None:
     meant = definition.environments
     if meant is None or facts.environment in meant:
@@ -103,7 +95,7 @@ def _environment(definition: BackfillDefinition, facts: Facts) -> JobsError | No
         return BackfillEnvironment(
             f'backfill {definition.name!r} is meant for {listed}, and ULTIMAT3_JOBS["ENVIRONMENT"] does not say where '
             "this code runs",
-            fix=f'ULTIMAT3_JOBS["ENVIRONMENT"] = {meant[0]!r}  # in the settings: the name of this environment',
+            fix=environment_setting(definition),
         )
     return BackfillEnvironment(
         f"backfill {definition.name!r} is meant for {listed}, and this is {facts.environment}",
@@ -115,10 +107,9 @@ def _migration(definition: BackfillDefinition, facts: Facts) -> JobsError | None
     if definition.requires is None or facts.migration_applied:
         return None
     app, name = definition.requires
-    database = () if facts.alias == DEFAULT_ALIAS else ("--database", facts.alias)
     return BackfillMigrationPending(
         f"backfill {definition.name!r} requires the migration {app}.{name}, which is not applied on {facts.alias!r}",
-        fix=command_line("migrate", app, name, *database),
+        fix=migrate_command(app, name, alias=facts.alias),
     )
 
 

@@ -17,7 +17,7 @@ from django.db.models.expressions import Col
 from django.db.models.lookups import GreaterThan, LessThanOrEqual
 from django.db.models.sql.where import AND
 
-from ultimat3_jobs.backfills.gate import backfill_command
+from ultimat3_jobs.backfills.commands import backfill_command
 from ultimat3_jobs.backfills.source import Rows
 from ultimat3_jobs.errors import BackfillSourceInvalid
 from ultimat3_jobs.sql import run

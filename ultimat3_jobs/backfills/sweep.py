@@ -13,9 +13,10 @@ from ultimat3_jobs import registry
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills import cursor as cursors
 from ultimat3_jobs.backfills import ledger
+from ultimat3_jobs.backfills.commands import backfill_command
 from ultimat3_jobs.backfills.cursor import Cursor
 from ultimat3_jobs.backfills.facts import facts_of
-from ultimat3_jobs.backfills.gate import backfill_command, judge
+from ultimat3_jobs.backfills.gate import judge
 from ultimat3_jobs.backfills.keyset import Keys, StoredKey, last_key, stretch, up_to
 from ultimat3_jobs.backfills.pacing import Sizes
 from ultimat3_jobs.backfills.pages import Pages

@@ -12,7 +12,7 @@ from django.db import connections, transaction
 from django.db.models import Model
 
 from ultimat3_jobs.aliases import queue_alias
-from ultimat3_jobs.backfills.gate import backfill_command
+from ultimat3_jobs.backfills.commands import backfill_command
 from ultimat3_jobs.backfills.keyset import Key, Keys, StoredKey, last_key, read_page, stretch
 from ultimat3_jobs.backfills.passes import named
 from ultimat3_jobs.backfills.source import rows_of

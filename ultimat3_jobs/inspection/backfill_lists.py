@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ultimat3_jobs.backfills.gate import backfill_command
+from ultimat3_jobs.backfills.commands import backfill_command, environment_setting
+from ultimat3_jobs.backfills.definition import BackfillDefinition
 from ultimat3_jobs.backfills.pending import Difference, Standing, Status
 from ultimat3_jobs.inspection.backfill_texts import (
     commands,
-    error_text,
     left_text,
     pace_text,
     paused_text,
@@ -17,10 +17,10 @@ from ultimat3_jobs.inspection.backfill_texts import (
     speed_text,
     status_text,
 )
-from ultimat3_jobs.inspection.backfills import BackfillReport, PassReport, tell_pass
+from ultimat3_jobs.inspection.backfills import BackfillReport
 from ultimat3_jobs.inspection.masking import printable
-
-SETTING = 'ULTIMAT3_JOBS["ENVIRONMENT"]'
+from ultimat3_jobs.inspection.passes import PassReport, declared_under, tell_passes
+from ultimat3_jobs.inspection.report import swept_pass
 
 
 def backfills(listed: Iterable[BackfillReport]) -> str:
@@ -37,7 +37,8 @@ def backfills_report(listed: Iterable[BackfillReport]) -> list[dict[str, Any]]:
             "status": one.status.value,
             "keeps_back": one.keeps_back,
             "declared": None if one.definition is None else one.definition.describe(),
-            "passes": [pass_report(each) for each in one.passes],
+            "command": _next(one.name, one.status, one.definition, one.latest),
+            "passes": [swept_pass(each) for each in one.passes],
         }
         for one in listed
     ]
@@ -46,15 +47,15 @@ def backfills_report(listed: Iterable[BackfillReport]) -> list[dict[str, Any]]:
 def pending(found: Difference) -> str:
     """What keeps a deploy back, each with what mends it."""
     lines = []
-    for one in found.unswept:
-        lines += [f"{printable(one.name)}  {one.status.value}", f"    {printable(mend(one))}"]
+    for one, mend in _mends(found):
+        lines += [f"{printable(one.name)}  {one.status.value}", f"    {printable(mend)}"]
     return "\n".join(lines or ["nothing that is declared is unswept"])
 
 
 def pending_report(found: Difference) -> dict[str, Any]:
     """The same as plain JSON values, with those that keep nothing back."""
     return {
-        "pending": [{"name": one.name, "status": one.status.value, "command": mend(one)} for one in found.unswept],
+        "pending": [{"name": one.name, "status": one.status.value, "command": mend} for one, mend in _mends(found)],
         "backfills": [
             {"name": one.name, "status": one.status.value, "keeps_back": one.keeps_back} for one in found.standings
         ],
@@ -62,12 +63,22 @@ def pending_report(found: Difference) -> dict[str, Any]:
     }
 
 
-def mend(one: Standing) -> str:
-    """Return the command or the line that lets a deploy go on."""
-    if one.status is Status.UNKNOWN_ENVIRONMENT:
-        return f'{SETTING} = "..."  # in the settings: the name of this environment'
-    told = None if one.status is not Status.FAILED or one.latest is None else tell_pass(one.latest.run_id)
-    return backfill_command(one.name, "--write") if told is None else commands(told)[0][0]
+def _mends(found: Difference) -> list[tuple[Standing, str]]:
+    """Return what keeps a deploy back, each with the command or the line that lets it go on."""
+    told = tell_passes([one.latest.run_id for one in found.unswept if one.latest is not None])
+    latest = {one.name: told.get(one.latest.run_id) for one in found.unswept if one.latest is not None}
+    return [(one, _next(one.name, one.status, declared_under(one.name), latest.get(one.name))) for one in found.unswept]
+
+
+def _next(name: str, status: Status, declared: BackfillDefinition | None, latest: PassReport | None) -> str:
+    """Return the command or the line that is likely to be wanted; empty where no pass may start or go on."""
+    if declared is None or status is Status.EXCLUDED:
+        return ""
+    if status is Status.UNKNOWN_ENVIRONMENT:
+        return environment_setting(declared)
+    if latest is None:
+        return backfill_command(name, "--write", *(("--force",) if status is Status.COMPLETED else ()))
+    return commands(latest)[0][0]
 
 
 def ending(told: PassReport) -> str:
@@ -76,37 +87,6 @@ def ending(told: PassReport) -> str:
     if told.row.outcome == "":
         lines += [f"    {printable(command)}  # {does}" for command, does in commands(told)]
     return "\n".join(lines)
-
-
-def pass_report(told: PassReport) -> dict[str, Any]:
-    """One pass as plain JSON values."""
-    row = told.row
-    return {
-        "run_id": str(told.run_id),
-        "name": told.name,
-        "status": told.status.value,
-        "forced": row.forced,
-        "processed": row.processed,
-        "total": row.total,
-        "estimated": row.estimated,
-        "percent": told.percent,
-        "rows_per_second": told.rows_per_second,
-        "seconds_left": told.seconds_left,
-        "waits_for": told.waits_for,
-        "paused": paused_text(told),
-        "page_rows": row.batch,
-        "rate": row.rate,
-        "window": None if told.window is None else str(told.window),
-        "table": row.table,
-        "environment": row.environment,
-        "requested_by": row.requested_by,
-        "checksum_changed": told.checksum_changed,
-        "release": row.release,
-        "error": error_text(told),
-        "created_at": row.created_at.isoformat(),
-        "finished_at": None if row.finished_at is None else row.finished_at.isoformat(),
-        "commands": [{"command": command, "does": does} for command, does in commands(told)],
-    }
 
 
 def _backfill(one: BackfillReport) -> Iterator[str]:
@@ -123,6 +103,5 @@ def _backfill(one: BackfillReport) -> Iterator[str]:
             yield f"        {printable(str(why))}"
         elif not told.is_live and told.row.outcome == "":
             yield f"        {printable(status_text(told))}"
-    if one.definition is not None:
-        command = commands(one.passes[0])[0][0] if one.passes else backfill_command(one.name, "--write")
+    if command := _next(one.name, one.status, one.definition, one.latest):
         yield f"    {printable(command)}"

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from ultimat3_jobs.backfills.gate import backfill_command
+from ultimat3_jobs.backfills.commands import backfill_command
 from ultimat3_jobs.backfills.pending import PassStatus
-from ultimat3_jobs.inspection.backfills import PassReport
+from ultimat3_jobs.errors import BackfillStalled
+from ultimat3_jobs.inspection.passes import PassReport
 from ultimat3_jobs.inspection.story import error_line
 from ultimat3_jobs.moments import instant, span
 from ultimat3_jobs.states import RETRYABLE
 from ultimat3_jobs.text import command_line
+from ultimat3_jobs.traces import class_name
 
 UNKNOWN = "-"
+_AT_ITS_END = frozenset({class_name(BackfillStalled)})
+"""Errors of passes that have been through all of their rows: a retry would sweep nothing."""
 
 
 def progress_text(one: PassReport) -> str:
@@ -117,8 +121,8 @@ def facts(one: PassReport) -> dict[str, str]:
 def commands(one: PassReport) -> list[tuple[str, str]]:
     """Return the command lines that mend or steer a pass, each with what it does; the most likely one first."""
     run_id = str(one.run_id)
-    job_state = None if one.job is None else one.job.state
-    again = (backfill_command(one.name, "--write"), "starts another pass, from the first row")
+    forced = ("--force",) if one.swept else ()
+    again = (backfill_command(one.name, "--write", *forced), "starts another pass, from the first row")
     match one.status:
         case PassStatus.PAUSED:
             return [
@@ -132,7 +136,12 @@ def commands(one: PassReport) -> list[tuple[str, str]]:
                 (command_line("jobs", "cancel", run_id), "stops it for good"),
             ]
         case PassStatus.COMPLETED:
-            return [(backfill_command(one.name, "--write", "--force"), "sweeps all of it again")]
-        case PassStatus.FAILED if job_state in RETRYABLE:
+            return [(again[0], "sweeps all of it again")]
+        case PassStatus.FAILED if _may_go_on(one):
             return [(command_line("jobs", "retry", run_id), "lets it go on from its last page"), again]
     return [again]
+
+
+def _may_go_on(one: PassReport) -> bool:
+    """Whether a retry of a failed pass has rows before it."""
+    return one.job is not None and one.job.state in RETRYABLE and one.job.error_class not in _AT_ITS_END

@@ -1,95 +1,28 @@
-"""Where backfills stand and how far their passes are: the one source for the command, the admin and JSON.
+"""Where backfills stand and which passes they have: the one source for the command, the admin and JSON.
 
-What the ledger keeps is put together with what the jobs of the passes say: whether one is live is for its job to say.
-Passes are few beside the rows that they sweep; still a list reads a page of them, and asks for their jobs at once.
+The newest pass is the one that began last by the clock of the queue's database, or was queued last where it has not
+begun. The ids of runs are made by the clocks of those who ask for passes, and those differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
-from typing import Any
 from uuid import UUID
+
+from django.db.models import Q
 
 from ultimat3_jobs import registry
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills import pending as standings
-from ultimat3_jobs.backfills.checksum import checksum
 from ultimat3_jobs.backfills.definition import BackfillDefinition
 from ultimat3_jobs.backfills.passes import live_passes, named, read_passes
-from ultimat3_jobs.backfills.pending import Difference, PassStatus, Status, pass_status
-from ultimat3_jobs.backfills.source import open_rows
-from ultimat3_jobs.backfills.windows import Window
-from ultimat3_jobs.definition import JobDefinition
-from ultimat3_jobs.drivers.database.rows import parse_instant
+from ultimat3_jobs.backfills.pending import Difference, Pass, Status
 from ultimat3_jobs.inspection.lists import LAST, MAX_PAGE
+from ultimat3_jobs.inspection.passes import PassReport, declared_under, names_of, tell_passes
 from ultimat3_jobs.models import Backfill, Job
-from ultimat3_jobs.moments import instant
 from ultimat3_jobs.settings import get_settings
-from ultimat3_jobs.sql import run
-from ultimat3_jobs.states import State
-from ultimat3_jobs.tenancy import as_tenant
-
-MOST = 99
-"""Percent that a pass shows at most before it has completed: its last page is not yet its end."""
-_JOB = (
-    "id", "run_id", "name", "queue", "input", "tenant_id", "idempotency_key", "state", "stop", "park_reason", "attempt",
-    "max_attempts", "run_at", "parks", "wait_event", "error_class", "enqueued_by", "created_at", "started_at",
-    "finished_at", "cancel_requested_by", "cancel_reason",
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassReport:
-    """One pass as it is told.
-
-    Attributes:
-        row: of the ledger; one that is not stored where the pass has not begun.
-        begun: whether the ledger has it.
-        job: that sweeps; None where it has been deleted. In a list without its error's text, input and result.
-        status: where the pass stands.
-        percent: of its rows that are handled, 0 to 100; 100 only where it has completed. None: the total is not known.
-        rows_per_second: since its present run began, or in its last one; pauses are between runs. None: not known.
-        seconds_left: at that speed, while it sweeps; None: not known.
-        waits_for: why no worker sweeps it although it is live; empty where one does.
-        checksum_changed: whether the code here declares it otherwise than it was swept; None: that cannot be told.
-        now: the time of the queue's database when it was told.
-    """
-
-    row: Backfill
-    begun: bool
-    job: Job | None
-    status: PassStatus
-    percent: int | None
-    rows_per_second: float | None
-    seconds_left: float | None
-    waits_for: str
-    checksum_changed: bool | None
-    now: datetime
-
-    @property
-    def run_id(self) -> UUID:
-        """Of the run, which is the id of its job."""
-        return self.row.run_id
-
-    @property
-    def name(self) -> str:
-        """Of the backfill, as the pass was queued."""
-        return self.row.name
-
-    @property
-    def is_live(self) -> bool:
-        """Whether it may go on."""
-        return self.status in (PassStatus.RUNNING, PassStatus.PAUSED)
-
-    @property
-    def window(self) -> Window | None:
-        """The hours in which it may sweep; None: always."""
-        start, end = self.row.window_start, self.row.window_end
-        return None if start is None or end is None else Window(start, end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +44,7 @@ class BackfillReport:
         keeps_back: whether a deploy must wait for it.
         definition: as the code here declares it; None where it does not.
         passes: the newest first, as far as the list goes.
+        latest: the newest, whether or not the list goes so far; None where it has none.
     """
 
     name: str
@@ -118,17 +52,12 @@ class BackfillReport:
     keeps_back: bool
     definition: BackfillDefinition | None
     passes: tuple[PassReport, ...]
+    latest: PassReport | None
 
 
 def pending() -> Difference:
     """Return what is declared against what has been swept, live passes that have not begun with it."""
-    declared = _declared()
-    return standings.difference(
-        [_swept_by(one) for one in declared],
-        read_passes(map(named, declared)),
-        environment=get_settings().environment,
-        former_names={alias: one.name for one in declared for alias in one.aliases},
-    )
+    return _compare(_read())
 
 
 def list_backfills(name: str = "", status: str = "", limit: int = 50) -> list[BackfillReport]:
@@ -137,194 +66,90 @@ def list_backfills(name: str = "", status: str = "", limit: int = 50) -> list[Ba
     Args:
         name: only the one of this name, or that had it before; empty means all.
         status: only those that stand so.
-        limit: passes at most, of all together.
+        limit: passes at most, of all together. A backfill is listed whether or not its passes are.
     """
-    found = pending()
-    page = list_passes(name, limit=limit)
+    read = _read()
+    found, newest = _compare(read), {one.name: one for one in reversed(read)}
+    stand = [(one.name, one.status, one.latest) for one in found.standings]
+    stand += [(one, Status(newest[one].status.value), newest[one]) for one in found.undeclared]
+    wanted = names_of(name)[0] if name else ""
+    chosen = [one for one in stand if wanted in ("", one[0]) and status in ("", one[1])]
+    listed = _newest({each for one, *_ in chosen for each in names_of(one)}, limit=max(1, min(limit, MAX_PAGE)))
+    told = tell_passes(list(dict.fromkeys([*listed, *(latest.run_id for *_, latest in chosen if latest is not None)])))
     by_name: dict[str, list[PassReport]] = {}
-    for one in page.passes:
-        by_name.setdefault(_name_now(one.name), []).append(one)
-    reports = [
-        BackfillReport(one.name, one.status, one.keeps_back, _of_backfill(one.name), tuple(by_name.get(one.name, ())))
-        for one in found.standings
+    for run_id in listed:
+        if run_id in told:
+            by_name.setdefault(names_of(told[run_id].name)[0], []).append(told[run_id])
+    return [
+        BackfillReport(
+            name=one,
+            status=stands,
+            keeps_back=standings.keeps_back(stands) and declared_under(one) is not None,
+            definition=declared_under(one),
+            passes=tuple(by_name.get(one, ())),
+            latest=None if latest is None else told.get(latest.run_id),
+        )
+        for one, stands, latest in chosen
     ]
-    for former in found.undeclared:
-        passes = tuple(by_name.get(former, ()))
-        if passes:
-            reports.append(BackfillReport(former, Status(passes[0].status.value), False, None, passes))
-    wanted = _name_now(name)
-    return [one for one in reports if wanted in ("", one.name) and status in ("", one.status)]
 
 
 def list_passes(name: str = "", *, limit: int = 50, before: UUID = LAST) -> PassPage:
     """Return the newest passes, those that are queued and have not begun among them.
 
     Args:
-        name: only those of this backfill, under its former names too; empty means all.
+        name: only those of this backfill, under its other names too; empty means all.
         limit: passes at most; 1 to 1,000.
-        before: only those that were asked for before this one, as a page gave it.
+        before: only those that are older than this one, as a page gave it.
     """
-    limit, alias = max(1, min(limit, MAX_PAGE)), queue_alias()
-    declared = [one for one in _declared() if name in ("", one.name, *one.aliases)]
-    live = [one for one in live_passes(map(named, declared)) if one < before]
-    ledger = Backfill.objects.using(alias).filter(run_id__lt=before).order_by("-run_id")
-    if name:
-        ledger = ledger.filter(name__in={name, *(each for one in declared for each in (one.name, *one.aliases))})
-    rows = {row.run_id: row for row in ledger[: limit + 1]}
-    known = set(Backfill.objects.using(alias).filter(run_id__in=live).values_list("run_id", flat=True)) if live else ()
-    ids = sorted({*rows, *(one for one in live if one not in known)}, reverse=True)
-    shown = ids[:limit]
-    jobs = Job.objects.using(alias).only(*_JOB).in_bulk(shown)
-    passes = _reports([(rows.get(one), jobs.get(one)) for one in shown])
-    return PassPage(passes, shown[-1] if len(ids) > limit else None)
+    limit = max(1, min(limit, MAX_PAGE))
+    found = _newest(names_of(name) if name else None, limit=limit + 1, before=before)
+    shown = found[:limit]
+    return PassPage(list(tell_passes(shown).values()), shown[-1] if len(found) > limit else None)
 
 
-def tell_pass(run_id: UUID) -> PassReport | None:
-    """Return all about one pass, or None where there is none.
-
-    Args:
-        run_id: of its run, which is the id of its job.
-    """
-    alias = queue_alias()
-    # The job first: where it has ended well by then, the ledger has it.
-    job = Job.objects.using(alias).filter(pk=run_id).first()
-    row = Backfill.objects.using(alias).filter(pk=run_id).first()
-    if row is None and (job is None or _of_backfill(job.name) is None):
-        return None
-    return next(iter(_reports([(row, job)])), None)
+def _read() -> list[Pass]:
+    return read_passes(named(job) for job, _ in registry.backfills())
 
 
-def pass_of(job: Job) -> PassReport | None:
-    """Return the pass that a job sweeps, or None where it sweeps none."""
-    row = Backfill.objects.using(queue_alias()).filter(pk=job.run_id).first()
-    if row is None and _of_backfill(job.name) is None:
-        return None
-    return next(iter(_reports([(row, job)])), None)
-
-
-def _reports(found: Iterable[tuple[Backfill | None, Job | None]]) -> list[PassReport]:
-    pairs = [(row, job) for row, job in found if row is not None or job is not None]
-    if not pairs:
-        return []
-    ((text,),) = run(queue_alias(), "clock", {})
-    now, sum_of = parse_instant(text), cache(_checksum)
-    return [_report(row, job, now, sum_of) for row, job in pairs]
-
-
-def _report(row: Backfill | None, job: Job | None, now: datetime, sum_of: Callable[[str], str | None]) -> PassReport:
-    begun = row is not None
-    if row is None:
-        assert job is not None  # noqa: S101 - one of the two is there
-        row = _unbegun(job)
-    state = None if job is None else job.state
-    status = pass_status(row.outcome, state, paused=row.paused_at is not None)
-    summed = sum_of(row.name) if row.checksum else None
-    report = PassReport(
-        row=row,
-        begun=begun,
-        job=job,
-        status=status,
-        percent=_percent(row, status),
-        rows_per_second=_speed(row, job, now),
-        seconds_left=None,
-        waits_for="" if job is None else _waits_for(job),
-        checksum_changed=None if not summed else summed != row.checksum,
-        now=now,
-    )
-    left = _left(report)
-    return report if left is None else replace(report, seconds_left=left)
-
-
-def _unbegun(job: Job) -> Backfill:
-    """Return what the ledger would say of a pass that is queued and has not begun."""
-    declared = _of_backfill(job.name)
-    window = None if declared is None else declared.window
-    asked: Mapping[str, Any] = job.input if isinstance(job.input, dict) else {}
-    return Backfill(
-        run_id=job.run_id,
-        name=job.name,
-        table="",
-        batch=declared.batch if declared and isinstance(declared.batch, int) else 0,
-        rate=None if declared is None else declared.rate,
-        window_start=None if window is None else window.start,
-        window_end=None if window is None else window.end,
-        processed=0,
-        began_with=0,
-        estimated=False,
+def _compare(passes: Sequence[Pass]) -> Difference:
+    declared = [backfill for _, backfill in registry.backfills()]
+    return standings.difference(
+        declared,
+        passes,
         environment=get_settings().environment,
-        requested_by=job.enqueued_by,
-        pause_reason="",
-        paused_by="",
-        checksum="",
-        release="",
-        outcome="",
-        forced=asked.get("forced") is True,
-        created_at=job.created_at,
-        updated_at=job.created_at,
+        former_names={alias: one.name for one in declared for alias in one.aliases},
     )
 
 
-def _percent(row: Backfill, status: PassStatus) -> int | None:
-    if status is PassStatus.COMPLETED:
-        return 100
-    if row.total is None:
-        return None
-    # Of nothing, nothing is done: it has yet to complete.
-    return min(MOST, 100 * row.processed // row.total) if row.total > 0 else 0
+def _newest(names: Collection[str] | None, *, limit: int, before: UUID = LAST) -> list[UUID]:
+    """Return the runs of the newest passes, at most `limit`; of these names, or of all where it is None."""
+    alias = queue_alias()
+    asked = [job for job, backfill in registry.backfills() if names is None or backfill.name in names]
+    # Those that have not begun first: one that does meanwhile is in the ledger when that is read.
+    live = live_passes(map(named, asked))
+    begun = set(Backfill.objects.using(alias).filter(pk__in=live).values_list("pk", flat=True)) if live else ()
+    older = Q() if before == LAST else _older(before, _began(before))
+    found: dict[UUID, datetime] = {}
+    if unbegun := [one for one in live if one not in begun]:
+        found |= Job.objects.using(alias).filter(older, pk__in=unbegun).values_list("run_id", "created_at")
+    ledger = Backfill.objects.using(alias).filter(older).order_by("-created_at", "-run_id")
+    if names is not None:
+        ledger = ledger.filter(name__in=names)
+    found |= ledger.values_list("run_id", "created_at")[:limit]
+    return sorted(found, key=lambda one: (found[one], one), reverse=True)[:limit]
 
 
-def _speed(row: Backfill, job: Job | None, now: datetime) -> float | None:
-    """Return rows a second of the run that goes on, or of the last one: between runs nothing is swept."""
-    if job is None or job.started_at is None or row.updated_at <= job.started_at:
-        return None  # no page of it has landed
-    until = now if job.state == State.RUNNING else row.finished_at or row.updated_at
-    seconds, rows = (until - job.started_at).total_seconds(), row.processed - row.began_with
-    return rows / seconds if seconds > 0 and rows > 0 else None
+def _older(before: UUID, began: datetime | None) -> Q:
+    """Return what a pass must be to be older than another; where that is gone, its id tells about when it was."""
+    by_id = Q(run_id__lt=before)
+    return by_id if began is None else Q(created_at__lt=began) | (Q(created_at=began) & by_id)
 
 
-def _left(report: PassReport) -> float | None:
-    running = report.job is not None and report.job.state == State.RUNNING and report.is_live
-    if not running or report.rows_per_second is None or report.row.total is None:
-        return None
-    return max(0, report.row.total - report.row.processed) / report.rows_per_second
-
-
-def _waits_for(job: Job) -> str:
-    match job.state:
-        case State.SUSPENDED:
-            return job.park_reason or "no reason was kept"
-        case State.DELAYED:
-            return f"its next attempt, due at {instant(job.run_at)}"
-        case State.READY:
-            return f"a worker that serves the queue {job.queue!r}"
-    return ""
-
-
-def _checksum(name: str) -> str | None:
-    job = registry.find(name)
-    if job is None or job.backfill is None:
-        return None
-    declared = job.backfill
-    with suppress(Exception):  # a source is code of the project's: what it raises is told where it is swept
-        return as_tenant(named(job).tenant, lambda: checksum(declared, open_rows(declared).queryset))
+def _began(run_id: UUID) -> datetime | None:
+    """Return when a pass began or, where it has not, when it was queued; None where it is gone."""
+    alias = queue_alias()
+    for found in (Backfill.objects.using(alias).filter(pk=run_id), Job.objects.using(alias).filter(pk=run_id)):
+        moment: datetime | None = found.values_list("created_at", flat=True).first()
+        if moment is not None:
+            return moment
     return None
-
-
-def _declared() -> list[JobDefinition]:
-    return [one for one in registry.all_jobs() if one.backfill is not None]
-
-
-def _swept_by(job: JobDefinition) -> BackfillDefinition:
-    assert job.backfill is not None  # noqa: S101 - asked of backfills alone
-    return job.backfill
-
-
-def _of_backfill(name: str) -> BackfillDefinition | None:
-    found = registry.find(name)
-    return None if found is None else found.backfill
-
-
-def _name_now(name: str) -> str:
-    """Return the name that a backfill goes by now."""
-    found = _of_backfill(name)
-    return name if found is None else found.name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ultimat3_jobs.backfills.gate import backfill_command
+from ultimat3_jobs.backfills.commands import backfill_command
 from ultimat3_jobs.backfills.plan import Plan, Reach
 from ultimat3_jobs.backfills.trial import Trial
 from ultimat3_jobs.inspection import report

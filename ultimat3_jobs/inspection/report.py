@@ -8,9 +8,9 @@ from uuid import UUID
 
 from ultimat3_jobs.errors import JobsError
 from ultimat3_jobs.inspection import backfill_texts
-from ultimat3_jobs.inspection.backfills import BackfillReport, PassReport
 from ultimat3_jobs.inspection.lists import COLUMNS, Page
 from ultimat3_jobs.inspection.masking import masked
+from ultimat3_jobs.inspection.passes import PassReport
 from ultimat3_jobs.inspection.preview import Preview, preview_command
 from ultimat3_jobs.inspection.repair import Outcome
 from ultimat3_jobs.inspection.staged import StagedPage, staged_command
@@ -92,23 +92,12 @@ def story(told: Story | StagedStory) -> dict[str, Any]:
         "steps": [{**_fields(step, _STEP), "is_over": step.is_over(told.now)} for step in told.steps],
         "more_steps": told.more_steps,
         "waits_for": None if found is None else _fields(found, _WAITS),
-        "backfill": None if told.backfill is None else sweep(told.backfill),
+        "pass": told.backfill and swept_pass(told.backfill),
         "commands": commands,
     }
 
 
-def backfill(one: BackfillReport) -> dict[str, Any]:
-    """One backfill of a list, with its passes."""
-    return {
-        "name": one.name,
-        "status": one.status.value,
-        "keeps_back": one.keeps_back,
-        "declared": None if one.definition is None else one.definition.describe(),
-        "passes": [sweep(each) for each in one.passes],
-    }
-
-
-def sweep(one: PassReport) -> dict[str, Any]:
+def swept_pass(one: PassReport) -> dict[str, Any]:
     """One pass of a backfill, with the commands that steer or mend it."""
     job = one.job
     return {

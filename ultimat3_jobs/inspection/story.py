@@ -10,7 +10,7 @@ from uuid import UUID
 from ultimat3_jobs import registry
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.drivers.database.rows import encode, parse_instant, uuid
-from ultimat3_jobs.inspection.backfills import PassReport, pass_of
+from ultimat3_jobs.inspection.passes import PassReport, pass_of
 from ultimat3_jobs.inspection.staged import staged_rows
 from ultimat3_jobs.inspection.step_texts import why_suspended
 from ultimat3_jobs.inspection.steps import MAX_STEPS_SHOWN, RecordedStep, last_steps

@@ -13,8 +13,8 @@ from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills.pending import PassStatus
 from ultimat3_jobs.errors import BackfillNotLive
 from ultimat3_jobs.inspection.backfill_texts import error_text, left_text, paused_text, progress_text, speed_text
-from ultimat3_jobs.inspection.backfills import PassReport, tell_pass
 from ultimat3_jobs.inspection.masking import printable
+from ultimat3_jobs.inspection.passes import PassReport, tell_pass
 from ultimat3_jobs.inspection.workers import alive_workers
 from ultimat3_jobs.settings import get_settings
 from ultimat3_jobs.states import State

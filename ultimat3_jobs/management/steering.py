@@ -7,16 +7,18 @@ from typing import Any
 from uuid import UUID
 
 from ultimat3_jobs.backfills import controls
+from ultimat3_jobs.backfills.commands import list_command
 from ultimat3_jobs.backfills.controls import UNCHANGED, Controlled, Verdict
 from ultimat3_jobs.backfills.find import find_backfill
-from ultimat3_jobs.backfills.gate import list_command
 from ultimat3_jobs.backfills.pacing import HIGHEST_RATE, LOWEST_RATE, check_rate
 from ultimat3_jobs.backfills.windows import Window, parse_window
 from ultimat3_jobs.errors import BackfillNotLive, DeclarationInvalid, UnknownJob
 from ultimat3_jobs.inspection import backfill_texts, report
-from ultimat3_jobs.inspection.backfills import list_passes, tell_pass
+from ultimat3_jobs.inspection.backfills import list_passes
 from ultimat3_jobs.inspection.ids import id_range, resolve
+from ultimat3_jobs.inspection.passes import tell_pass
 from ultimat3_jobs.management.reporting import add_json, storable
+from ultimat3_jobs.text import command_line
 
 ACTIONS = {
     "pause": "have a live pass of a backfill rest before its next page",
@@ -84,7 +86,7 @@ def find_pass(text: str) -> UUID:
         try:
             return resolve(text)
         except UnknownJob as error:
-            raise UnknownJob(error.cause, fix="copy an id from `python manage.py backfill --list`") from None
+            raise UnknownJob(error.cause, fix=command_line("backfill", "--list")) from None
     name = passes[0].name if passes else find_backfill(text).name
     raise BackfillNotLive(f"no pass of backfill {name!r} is live", fix=list_command(name))
 
@@ -107,7 +109,7 @@ def told(done: Controlled) -> str:
 def as_json(done: Controlled) -> dict[str, Any]:
     """Return what became of it as plain JSON values."""
     one = tell_pass(done.run_id)
-    return {"verdict": done.verdict.value, "pass": None if one is None else report.sweep(one)}
+    return {"verdict": done.verdict.value, "pass": one and report.swept_pass(one)}
 
 
 def _rate(text: str) -> float:

@@ -11,9 +11,9 @@ from uuid import UUID
 
 from django.core.management.base import CommandParser
 
+from ultimat3_jobs.backfills.commands import backfill_command
 from ultimat3_jobs.backfills.declare import Backfill
 from ultimat3_jobs.backfills.find import all_backfills, find_backfill
-from ultimat3_jobs.backfills.gate import backfill_command
 from ultimat3_jobs.backfills.passes import live_passes, named
 from ultimat3_jobs.backfills.pending import Status
 from ultimat3_jobs.backfills.plan import make_plan, start
@@ -21,7 +21,8 @@ from ultimat3_jobs.backfills.trial import try_rows
 from ultimat3_jobs.enqueue import EnqueueResult
 from ultimat3_jobs.errors import BackfillApplied, BackfillEnvironment, BackfillNotLive, BackfillRunning, JobsError
 from ultimat3_jobs.inspection import backfill_lists, rehearsal, report, terminal
-from ultimat3_jobs.inspection.backfills import PassReport, list_backfills, list_passes, pending
+from ultimat3_jobs.inspection.backfills import list_backfills, list_passes, pending
+from ultimat3_jobs.inspection.passes import PassReport
 from ultimat3_jobs.management.following import Follower, Screen
 from ultimat3_jobs.management.reporting import Parser, Refused, ReportingCommand, add_json, limit, storable
 from ultimat3_jobs.settings import get_settings
@@ -199,7 +200,7 @@ class Command(ReportingCommand):
             if not options["json"]:
                 self.print_text(terminal.safe(backfill_lists.ending(endings[-1])))
         if options["json"]:
-            self.print_json({**report_of, "passes": [backfill_lists.pass_report(one) for one in endings]})
+            self.print_json({**report_of, "passes": [report.swept_pass(one) for one in endings]})
         failed = [one for one in endings if not one.status.ended_well]
         if failed:
             raise Refused("\n".join(f"{terminal.safe(one.name)}: the pass {one.status.value}" for one in failed))
