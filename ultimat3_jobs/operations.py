@@ -13,6 +13,7 @@ from django.db.migrations.operations import AddIndex
 from django.db.migrations.operations.base import Operation, OperationCategory
 from django.db.migrations.state import ProjectState
 
+from ultimat3_jobs import registry
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills.commands import backfill_command
 from ultimat3_jobs.backfills.pending import COMPLETED
@@ -75,8 +76,9 @@ class RequireBackfill(Operation):
     """Lets a migration go on only once a backfill has completed and none of its rows is left to handle.
 
     It passes where the model has no rows, as in a fresh database. Elsewhere the ledger must hold a completed pass of
-    this name, and no row of the historical model may match `remaining`. It reads what has happened and no declaration,
-    so that it goes on working when the backfill's code is deleted. Backwards it does nothing.
+    this name, and no row of the historical model may match `remaining`. It needs no declaration, so that it goes on
+    working when the backfill's code is deleted; while one is there, a pass under another of its names counts too.
+    Backwards it does nothing.
 
     The ledger is a table of this app: give the migration a dependency on `("ultimat3_jobs", "0005_backfills")`.
 
@@ -170,7 +172,10 @@ class RequireBackfill(Operation):
                 if queue == alias
                 else command_line("migrate", "ultimat3_jobs", "--database", queue),
             )
-        found: bool = ledger._base_manager.using(queue).filter(name=self.name, outcome=COMPLETED).exists()
+        # Under its other names too, as long as the code still says so: on this database it may have been swept since.
+        declared = registry.find(self.name)
+        names = {self.name, *(() if declared is None else (declared.name, *declared.aliases))}
+        found: bool = ledger._base_manager.using(queue).filter(name__in=names, outcome=COMPLETED).exists()
         return found
 
 

@@ -22,6 +22,7 @@ from ultimat3_jobs.inspection.preview import preview
 from ultimat3_jobs.models import Backfill as Ledger
 from ultimat3_jobs.models import Job as JobRow
 from ultimat3_jobs.models import JobStep
+from ultimat3_jobs.testing import drain
 
 pytestmark = pytest.mark.usefixtures("queue")
 
@@ -339,3 +340,39 @@ def test_rows_are_saved_whole_without_losing_what_was_set_by_the_database() -> N
 
     assert (done.state, handled(Item)) == ("done", {1: 6})
     assert set(Item.objects.values_list("note", flat=True)) == {"1 of 10"}
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_key_that_does_not_come_back_as_it_is_ends_the_pass(batch: int) -> None:
+    make_items(3)
+
+    def lose(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        """Have the keys be greater in the database than what is read of them."""
+        return execute(sql.replace('"app_item"."id" >', '"app_item"."id" >='), params, many, context)
+
+    started = declare(None, Item, batch=batch, retry=ONCE).enqueue()
+    with connection.execute_wrapper(lose):
+        drain(raise_errors=False)
+
+    assert row(started).state == "dead"
+    assert "would not get past it" in row(started).last_error
+
+
+def test_a_handler_that_empties_its_list_has_handled_its_rows() -> None:
+    make_items(3)
+
+    assert sweep(declare(lambda run, rows: rows.clear(), Item)).result == {"handled": 3, "pages": 1}
+
+
+async def _later() -> Any:
+    yield
+
+
+@pytest.mark.parametrize("lazy", [lambda: (one for one in ()), _later], ids=["generator", "async generator"])
+def test_a_handler_that_returns_what_nobody_runs_has_failed(lazy: Any) -> None:
+    make_items(3)
+
+    done = sweep(declare(lambda run, rows: lazy(), Item, retry=ONCE))
+
+    assert (done.state, handled(Item)) == ("dead", {0: 3})
+    assert "which nobody runs" in done.last_error

@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import transaction
+from django.db.models import F
 from django.test import override_settings
 
-from tests.app.models import Item
+from tests.app.models import Item, Place, Restaurant
 from tests.backfills.sweeping import declare, handled, ledger, sweep
 from tests.declaring import error_of, refused
 from tests.working import row, run_due
-from ultimat3_jobs import Backfill, JobCall
+from ultimat3_jobs import Backfill, Job, JobCall, Retry
+from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.models import Backfill as Ledger
+from ultimat3_jobs.records import RetryVerdict
 
 pytestmark = pytest.mark.usefixtures("queue")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -55,7 +58,7 @@ def test_a_pass_that_comes_too_late_sweeps_nothing_and_is_no_failure() -> None:
     run_due()
 
     assert (row(late).state, handled(Item)) == ("done", {0: 4})
-    assert "had completed" in row(late).result["skipped"]
+    assert "has completed" in row(late).result["skipped"]
     assert not Ledger.objects.filter(run_id=late.run_id).exists()
 
 
@@ -149,3 +152,50 @@ def test_a_pass_that_leaves_rows_has_stalled_and_another_may_start() -> None:
     assert "3 are left" in done.last_error
     again = sweep(backfill)
     assert (again.state, ledger(again).outcome, handled(Item)) == ("done", "completed", {2: 4})
+
+
+def test_a_dead_pass_that_is_retried_after_another_has_completed_sweeps_nothing() -> None:
+    fails = True
+
+    def handler(run: Any, rows: list[Item]) -> None:
+        if fails and rows[0].number == 2:
+            raise RuntimeError("not yet")
+        Item.objects.filter(pk__in=[one.pk for one in rows]).update(handled=F("handled") + 1)
+
+    backfill = declare(handler, Item, batch=2, retry=Retry(attempts=1))
+    dead = sweep(backfill)
+    assert (dead.state, handled(Item)) == ("dead", {0: 2, 1: 2})
+    fails = False
+    assert sweep(backfill).state == "done"
+    assert get_driver().retry([dead.pk]) == [RetryVerdict.RETRIED]
+    run_due()
+
+    assert (row(dead.pk).state, handled(Item)) == ("done", {1: 2, 2: 2})
+    assert "another pass" in row(dead.pk).result["skipped"]
+    assert ledger(dead).outcome == ""
+
+
+def test_of_two_live_passes_under_two_names_the_older_goes_on_and_the_other_after_it() -> None:
+    backfill = declare(None, Item, aliases=["t.old"])
+    older = backfill.enqueue()
+    type(row(older)).objects.filter(pk=older.id).update(name="t.old")
+    younger = Job.enqueue(backfill, forced=False)
+    run_due()
+
+    assert (row(older).state, row(younger).state) == ("done", "suspended")
+    assert str(older.id) in row(younger).park_reason
+    type(row(older)).objects.filter(pk=younger.id).update(run_at=row(younger).created_at)
+    run_due()
+    assert (row(younger).state, handled(Item)) == ("done", {1: 4})
+
+
+def test_a_pass_takes_the_tables_of_its_models_parents_too() -> None:
+    Restaurant.objects.create(name="one")
+    slow = declare(None, Place, name="t.places", rate=0.001, batch=1)
+    Place.objects.create(name="two")
+    assert sweep(slow).state == "suspended"
+
+    waits = sweep(declare(None, Restaurant, name="t.restaurants"))
+
+    assert (waits.state, handled(Restaurant)) == ("suspended", {1: 1})
+    assert "app_place" in waits.park_reason

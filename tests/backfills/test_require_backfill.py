@@ -16,6 +16,7 @@ from django.test.utils import CaptureQueriesContext
 
 from tests.app.models import Effect
 from tests.backfills.ledger_rows import ledger_row
+from tests.backfills.sweeping import declare
 from tests.declaring import error_of
 from ultimat3_jobs.errors import BackfillPending, DeclarationInvalid
 from ultimat3_jobs.operations import RequireBackfill
@@ -82,6 +83,17 @@ def test_with_a_completed_pass_and_no_row_left_it_goes_on() -> None:
 
     assert len(statements) == 2
     assert all("LIMIT 1" in one and "ORDER" not in one and "COUNT" not in one for one in statements)
+
+
+def test_a_pass_under_another_name_of_the_backfill_counts(isolated_registry: None) -> None:
+    ledger_row("the new name", outcome="completed")
+    Effect.objects.create(label="", detail="done")
+    refused = error_of("X_BACKFILL_PENDING", apply)
+    assert "has not completed" in refused.cause
+
+    declare(None, Effect, name="the new name", aliases=[NAME])
+
+    apply()
 
 
 def test_what_is_left_is_counted_up_to_a_bound() -> None:

@@ -354,3 +354,14 @@ def test_a_drain_does_not_wait_for_the_rate() -> None:
     drain()
 
     assert (row(started).state, handled(Item)) == ("done", {1: 20})
+
+
+@pytest.mark.usefixtures("items")
+def test_whoever_wakes_a_pass_does_not_make_it_quicker_than_its_rate() -> None:
+    done = sweep(declare(None, Item, batch=10, rate=0.01))
+    for _ in range(2):
+        type(done).objects.update(run_at=done.created_at)
+        run_due()
+
+    assert (row(done.pk).state, handled(Item)) == ("suspended", {0: 10, 1: 10})
+    assert "its rate is 0.01" in row(done.pk).park_reason

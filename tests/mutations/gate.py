@@ -231,9 +231,17 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "require: a pass that has not completed does not count",
         OPERATION,
-        "filter(name=self.name, outcome=COMPLETED)",
-        "filter(name=self.name)",
+        "filter(name__in=names, outcome=COMPLETED)",
+        "filter(name__in=names)",
         f"{REQUIRED}test_without_a_completed_pass_it_is_refused",
+        SQLITE,
+    ),
+    Mutation(
+        "require: a pass under another of its names counts",
+        OPERATION,
+        "*(() if declared is None else (declared.name, *declared.aliases))",
+        "",
+        f"{REQUIRED}test_a_pass_under_another_name_of_the_backfill_counts",
         SQLITE,
     ),
     Mutation(

@@ -35,6 +35,8 @@ class Controls:
     paused: bool
     paused_by: str
     now: datetime
+    told_at: datetime | None = None
+    """When a page was last told of."""
 
 
 def open_pass(
@@ -109,9 +111,9 @@ def read_controls(run_id: UUID, declared: BackfillDefinition) -> Controls:
     if not found:
         ((now,),) = run(queue_alias(), "clock", {})
         return Controls(declared.rate, declared.window, paused=False, paused_by="", now=parse_instant(now))
-    rate, start, end, paused, paused_by, now = found[0]
+    rate, start, end, paused, paused_by, now, told_at = found[0]
     window = Window(time.fromisoformat(start), time.fromisoformat(end)) if start and end else None
-    return Controls(rate, window, bool(paused), paused_by, parse_instant(now))
+    return Controls(rate, window, bool(paused), paused_by, parse_instant(now), parse_instant(told_at))
 
 
 def take_table(run_id: UUID, alias: str, table: str) -> bool:

@@ -6,7 +6,6 @@ is handled exactly once. Elsewhere the page commits first and the cursor is move
 
 from __future__ import annotations
 
-import inspect
 import logging
 import random
 from collections.abc import Iterator
@@ -18,9 +17,10 @@ from django.db import OperationalError, transaction
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills import cursor as cursors
 from ultimat3_jobs.backfills import ledger
+from ultimat3_jobs.backfills.handlers import call_handler
 from ultimat3_jobs.backfills.keyset import Keys, StoredKey, read_page
 from ultimat3_jobs.control import Suspended
-from ultimat3_jobs.errors import TransactionBroken
+from ultimat3_jobs.errors import BackfillSourceInvalid, TransactionBroken
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.records import Suspension
 from ultimat3_jobs.transactions import AGAIN, LONGEST_PAUSE, TRIES, FencedTransaction, sqlstate
@@ -138,14 +138,20 @@ class Pages:
         rows = read_page(self._rows, after, self._keys.load(until), size)
         # Before the handler, which may do to its rows whatever it likes.
         found = self._found = [row.pk for row in rows]
+        if found and self._keys.store(found[0]) == cursor.at:
+            raise BackfillSourceInvalid(
+                f"{self._rows.table} has the row {found[0]!r} behind the key {after!r}, which is its own: the database "
+                "does not have it as Django reads and writes it, and the sweep would not get past it",
+                fix=f"{self._rows.model.__name__}.objects.get(pk={found[0]!r})  # must find the row: mend its key",
+            )
         # Where there may be more rows in the stretch, it goes on behind the last one.
         at = self._keys.store(found[-1]) if len(found) == size else until
         if rows:
             with self._steps.refused_inside(f"a page of backfill {self._backfill.name}"):
                 page = f"page {cursor.pages + 1}"
-                self._steps.timed(page, self._plainly, (self._run, rows), within=page)
+                self._steps.timed(page, call_handler, (self._backfill, self._run, rows), within=page)
             self._steps.check()
-        return cursor.after(at, rows=len(rows), size=size)
+        return cursor.after(at, rows=len(found), size=size)
 
     @contextmanager
     def _naming_rows(self) -> Iterator[None]:
@@ -159,12 +165,6 @@ class Pages:
                     keys = f"{self._found[0]!r} to {self._found[-1]!r}"
                     error.add_note(f"its rows: {self._rows.table} with the keys {keys}")
             raise
-
-    def _plainly(self, run: Run, rows: list[Any]) -> None:
-        result = self._backfill.handler(run, rows)
-        if inspect.iscoroutine(result):
-            result.close()
-            raise TypeError(f"the handler of backfill {self._backfill.name} returned a coroutine, which nobody awaits")
 
     def _is_there(self, moved: Cursor) -> bool:
         job, driver = self._steps.job, self._steps.driver

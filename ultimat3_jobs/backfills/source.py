@@ -42,6 +42,12 @@ class Rows:
         return model
 
     @property
+    def tables(self) -> list[str]:
+        """The tables that its pages write to, those of the model's parents too; sorted, so that all take them alike."""
+        models = (self.model, *self.model._meta.all_parents)
+        return sorted({one._meta.db_table for one in models})
+
+    @property
     def table(self) -> str:
         """The table whose keys are swept."""
         return self.model._meta.db_table

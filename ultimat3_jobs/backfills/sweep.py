@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import operator
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from django.db import OperationalError, transaction
@@ -75,11 +76,14 @@ class _Sweep:
         # Before anything is asked of the rows: who pauses a pass that does harm, or fails, is obeyed.
         self._turns.look()
         self._open_rows()
-        checksum = self._ask_the_gate(begun=cursor is not None)
+        checksum = self._ask_the_gate()
         if checksum is None:
-            return {"skipped": "a pass of this backfill had completed when this one began, and it is not forced"}
+            return {"skipped": "another pass of this backfill has completed, and this one is not forced"}
         self._open_pass(checksum)
-        cursor = cursor or self._start(checksum)
+        if cursor is None:
+            cursor = self._start(checksum)
+        elif cursor.pages:
+            self._turns.resumed()
         self._tell(cursor)
         sizes = Sizes(self._backfill.batch, cursor.size)
         while not cursor.swept:
@@ -93,17 +97,21 @@ class _Sweep:
         self._keys = Keys(self._rows.model, backfill=self._backfill.name)
         self._pages = Pages(self._backfill, self._rows, self._keys, self._run, self._steps)
 
-    def _ask_the_gate(self, *, begun: bool) -> str | None:
-        """Return the checksum of the declaration, or None where there is nothing to do any more.
+    def _ask_the_gate(self) -> str | None:
+        """Return the checksum of the declaration, or None where another pass has done it all.
+
+        Also where this one has begun: it may be a dead letter that is retried after a new pass has completed.
 
         Raises:
-            BackfillEnvironment, BackfillMigrationPending, BackfillRunning: where the pass may not sweep.
+            BackfillEnvironment, BackfillMigrationPending: where the pass may not sweep.
+            Suspended: where an older pass is live, under another of its names.
         """
         job = registry.find(self._steps.job.name)
         assert job is not None  # noqa: S101 - its body runs
         facts = facts_of(job, self._backfill, self._rows, own_run=self._run.run_id)
-        # Only what has not begun can come too late.
-        verdict = judge(self._backfill, facts, forced=self._forced or begun, own_run=self._run.run_id)
+        if facts.live_run is not None and facts.live_run < self._run.run_id:
+            self._steps.suspend(Suspension(reason=f"an older pass of it is live: {facts.live_run}"[:200], delay=TAKEN))
+        verdict = judge(self._backfill, replace(facts, live_run=None), forced=self._forced)
         for warning in verdict.warnings:
             self._emit("jobs.backfill.changed", level=logging.WARNING, why=warning)
         if isinstance(verdict.error, BackfillApplied):
@@ -122,9 +130,10 @@ class _Sweep:
             requested_by=self._run.enqueued_by,
             checksum=checksum,
         )
-        if self._backfill.exclusive and not ledger.take_table(self._run.run_id, self._rows.alias, self._rows.table):
-            reason = f"another pass sweeps {self._rows.table}"
-            self._steps.suspend(Suspension(reason=reason, delay=TAKEN))
+        for table in self._rows.tables if self._backfill.exclusive else ():
+            if not ledger.take_table(self._run.run_id, self._rows.alias, table):
+                reason = f"another pass sweeps {table}: python manage.py backfill --list --status running"
+                self._steps.suspend(Suspension(reason=reason[:200], delay=TAKEN))
 
     def _start(self, checksum: str) -> Cursor:
         bound, total, estimated = last_key(self._rows), 0, False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from django.db.models import Model
 
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills.commands import backfill_command
+from ultimat3_jobs.backfills.handlers import call_handler
 from ultimat3_jobs.backfills.keyset import Key, Keys, StoredKey, last_key, read_page, stretch
 from ultimat3_jobs.backfills.passes import named
 from ultimat3_jobs.backfills.source import rows_of
@@ -114,7 +114,7 @@ def _handle(declared: BackfillDefinition, rows: Rows, run: Run, count: int) -> T
     before = _values(rows, keys)
     try:
         if page:
-            _call(declared, run, page)
+            call_handler(declared, run, page)
         if connections[rows.alias].vendor == "postgresql":
             connections[rows.alias].check_constraints()  # those that wait for the commit, which does not come
         return Trial(declared.name, tuple(_compare(declared, rows, keys, before)))
@@ -122,13 +122,6 @@ def _handle(declared: BackfillDefinition, rows: Rows, run: Run, count: int) -> T
         raise
     except Exception as error:
         return Trial(declared.name, failure=_in_a_line(error))
-
-
-def _call(declared: BackfillDefinition, run: Run, page: list[Model]) -> None:
-    result = declared.handler(run, page)
-    if inspect.iscoroutine(result):
-        result.close()
-        raise TypeError(f"the handler of backfill {declared.name} returned a coroutine, which nobody awaits")
 
 
 def _first_rows(rows: Rows, count: int) -> list[Model]:

@@ -74,6 +74,12 @@ class Turns:
         self._pacer.began(time.monotonic())
         self._held_since, self._told = None, ""
 
+    def resumed(self) -> None:
+        """Take note that an earlier attempt landed the page before: the rate counts from there."""
+        controls = ledger.read_controls(self._steps.job.run_id, self._backfill)
+        if controls.told_at is not None:
+            self._pacer.began(time.monotonic() - (controls.now - controls.told_at).total_seconds())
+
     def landed(self) -> None:
         """Take note that a page has landed: the pass has got somewhere, and can let go of its worker."""
         self._has_landed = True
