@@ -16,7 +16,7 @@ from tests.backfills.sweeping import declare, handled
 from tests.backfills.test_rows import make_items
 from tests.conftest import InThreads
 from tests.processes import wait_for
-from tests.working import row, run_due, working
+from tests.working import history, row, run_due, working
 from ultimat3_jobs import Run
 
 pytestmark = [
@@ -156,4 +156,4 @@ def test_a_key_that_is_changed_while_its_page_is_read_does_not_move_the_cursor_b
         wait_for(lambda: row(started).state == "done", "the pass has completed")
         worker.stop()
 
-    assert handled(Item) == {1: 6}
+    assert (handled(Item), history(started)) == ({1: 6}, [])
