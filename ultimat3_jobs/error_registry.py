@@ -126,6 +126,7 @@ register_error_retry(
         errors.BackfillStalled: "terminal",
         errors.BackfillCountInvalid: "terminal",
         errors.BackfillSourceInvalid: "terminal",
+        errors.BackfillKeysMoved: "retryable",
         errors.DuplicateJob: "retryable",
         errors.KeyReused: "retryable",
         errors.RowStatusUnknown: "retryable",

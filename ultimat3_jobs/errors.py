@@ -273,6 +273,12 @@ class BackfillSourceInvalid(JobsError):
     code = "X_BACKFILL_SOURCE_INVALID"
 
 
+class BackfillKeysMoved(JobsError):
+    """The primary keys of rows were changed while their page was read, so that nobody knows where it ends."""
+
+    code = "X_BACKFILL_KEYS_MOVED"
+
+
 class DrainFailed(JobsError, AssertionError):
     """In a test: work that was to be drained did not end well, and no exception of a body says why."""
 

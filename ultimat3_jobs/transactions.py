@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from ultimat3_jobs.drivers import Driver
     from ultimat3_jobs.records import ClaimedJob
+    from ultimat3_jobs.vitals import Vitals
 
 # What ends a transaction, as a statement of its own or as the last of several. A savepoint is the body's own affair.
 _ENDS_THE_TRANSACTION = re.compile(
@@ -50,6 +51,7 @@ class FencedTransaction:
         is_committed: asks the queue, on a sound connection, whether the transaction is there.
         alias: of another database.
         elsewhere: what to write instead for what goes to another database: a fix.
+        vitals: where the worker sees that a transaction is open on the queue's database.
 
     Attributes:
         landed: whether the fence held. The commit comes after it.
@@ -66,9 +68,11 @@ class FencedTransaction:
         is_committed: Callable[[], bool],
         alias: str | None = None,
         elsewhere: str = "run.step(name, fn)  # a plain step for what goes to another database: at least once",
+        vitals: Vitals | None = None,
     ) -> None:
         self._driver = driver
         self._elsewhere = elsewhere
+        self._vitals = vitals
         self._job = job
         self._owner = owner
         self._ask = is_committed
@@ -92,7 +96,7 @@ class FencedTransaction:
         alias = self._on or queue
         process = os.getpid()
         try:
-            with transaction.atomic(using=alias, durable=True):
+            with self._seen(alias == queue), transaction.atomic(using=alias, durable=True):
                 # Before the body reads: SQLite refuses a transaction that has read and then comes to write.
                 if alias == queue:
                     self._driver.take_turn()
@@ -135,6 +139,18 @@ class FencedTransaction:
         """
         connection = connections[self._alias]
         return connection.connection is self._session and not connection.needs_rollback and connection.is_usable()
+
+    @contextmanager
+    def _seen(self, in_queue: bool) -> Iterator[None]:
+        """Have the worker see, for the length of the block, that writers may have to wait for it."""
+        if self._vitals is None or not in_queue:
+            yield
+            return
+        self._vitals.in_transaction = True
+        try:
+            yield
+        finally:
+            self._vitals.in_transaction = False
 
     @contextmanager
     def _kept_whole(self, alias: str) -> Iterator[None]:

@@ -21,12 +21,15 @@ class Vitals:
         step_limit: gives what is entered around each call of a step, by its name. The worker that watches the time
             sets it; without one a step may take as long as it takes.
         winding_down: set where the worker is to stop: a body that can go on elsewhere should let go of it.
+        in_transaction: whether a transaction of the body, of a step or of a page is open on the queue's database. Where
+            writers take turns, all others wait for it.
         may_wait: whether a body may spend its worker's time waiting, as a sweep does for its rate. Not in a test.
     """
 
     def __init__(self) -> None:
         self.step_limit: Callable[[str], AbstractContextManager[None]] = _no_limit
         self.winding_down = Cancellation()
+        self.in_transaction = False
         self.may_wait = True
         self._told: tuple[float, float | None] | None = None
 

@@ -18,6 +18,8 @@ def {name}(run, rows): ...
 """
 LIST = """
 from ultimat3_jobs import registry
+import sys
+print("own", "ultimat3_jobs.backfills.skeleton" in sys.modules)
 print("found", [one.name for one in registry.all_jobs() if one.name.startswith(("shop.", "store.", "loose."))])
 """
 
@@ -41,6 +43,7 @@ def test_backfills_of_every_app_are_found_at_the_start(scratch: ScratchProject) 
     assert started.wait() == 0
     output = started.output()
     assert "found ['loose.late', 'shop.ship', 'store.areas', 'store.zones']" in output
+    assert "own False" in output, "the package that makes backfills declares none"
     # In the order of their names, whatever the folder says.
     assert [line for line in output.splitlines() if line.startswith("imported store")] == [
         "imported store.backfills.areas",

@@ -123,6 +123,16 @@ def test_passes_over_different_tables_do_not_meet() -> None:
     assert (first.state, sweep(declare(None, Token, name="t.second")).state) == ("delayed", "done")
 
 
+def test_tables_whose_long_names_begin_alike_are_two() -> None:
+    job = declare_job(lambda run, n: None)
+    one, other = job.enqueue(1), job.enqueue(2)
+    begin = "x" * 300
+
+    assert take_table(one.run_id, "default", f"{begin}1")
+    assert take_table(other.run_id, "default", f"{begin}2")
+    assert not take_table(other.run_id, "default", f"{begin}1")
+
+
 def test_a_table_that_several_reach_for_at_once_goes_to_one(in_threads: InThreads) -> None:
     job = declare_job(lambda run, n: None)
     for attempt in range(3):

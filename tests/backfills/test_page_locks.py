@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.db import connection, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import F
 
 from tests.app.models import Item, Organization, Place, Restaurant
@@ -15,7 +16,7 @@ from tests.backfills.sweeping import declare, handled
 from tests.backfills.test_rows import make_items
 from tests.conftest import InThreads
 from tests.processes import wait_for
-from tests.working import row, run_due
+from tests.working import history, row, run_due, working
 from ultimat3_jobs import Run
 
 pytestmark = [
@@ -138,3 +139,21 @@ def test_a_row_that_was_edited_while_the_page_waited_for_it_is_handed_over_as_it
 
     assert row(started).state == "done"
     assert seen == [(keys[0], ""), (keys[1], "edited"), (keys[4], "")]
+
+
+def test_a_key_that_is_changed_while_its_page_is_read_does_not_move_the_cursor_back(
+    new_connection: Callable[[], BaseDatabaseWrapper],
+) -> None:
+    Item.objects.bulk_create(Item(pk=10 * number, number=number) for number in range(1, 7))
+    started = declare(None, Item, batch=3).enqueue()
+    other = new_connection()
+    other.set_autocommit(False)
+    other.cursor().execute("UPDATE app_item SET id = 5 WHERE id = 30")
+
+    with working() as worker:
+        wait_for(somebody_waits, "the page waits for the row")
+        other.commit()
+        wait_for(lambda: row(started).state == "done", "the pass has completed")
+        worker.stop()
+
+    assert (handled(Item), history(started)) == ({1: 6}, [])

@@ -10,7 +10,7 @@ import pytest
 from tests.app.models import Item
 from tests.backfills.sweeping import declare, handled, ledger
 from tests.processes import TIMEOUT, wait_for
-from tests.working import row, run_due, working
+from tests.working import history, row, run_due, working
 from ultimat3_jobs import Retry
 
 pytestmark = pytest.mark.usefixtures("queue")
@@ -78,6 +78,32 @@ def test_a_handler_that_does_not_stop_is_given_up_and_what_it_writes_is_rolled_b
 
     assert "page 1 of t.backfill took longer than page_timeout=50ms" in row(started).last_error
     assert (handled(Item), ledger(row(started)).processed) == ({0: 20}, 0)
+
+
+@pytest.mark.postgresql_only(reason="on SQLite a page that goes on keeps everybody from settling its job")
+def test_an_attempt_that_is_given_up_counts_from_the_last_page_that_landed(settings: Any) -> None:
+    settings.ULTIMAT3_JOBS = {"POLL": "20ms", "CANCEL_GRACE": "50ms"}
+    go, ended = threading.Event(), threading.Event()
+    calls: list[None] = []
+
+    def handler(run: Any, rows: list[Item]) -> None:
+        calls.append(None)
+        if len(calls) == 1:
+            raise RuntimeError("not yet")
+        if len(calls) == 3:
+            assert go.wait(TIMEOUT)
+            ended.set()
+
+    twice = Retry(attempts=2, delay=0, jitter=False)
+    with working() as worker:
+        started = declare(handler, Item, batch=10, page_timeout="50ms", retry=twice).enqueue()
+        wait_for(lambda: len(history(started)) == 2, "the second attempt was given up")
+        worker.worker.finish()
+        go.set()
+        assert ended.wait(TIMEOUT)
+
+    # The second of two, and the first since a page has landed.
+    assert [one.decision.split(":")[0].startswith("retry") for one in history(started)] == [True, True]
 
 
 def test_an_attempt_that_takes_too_long_is_told_of_as_a_backfill() -> None:

@@ -20,7 +20,8 @@ from tests.app.models import Cell, Item, Token
 from tests.backfills.sweeping import declare, handled, ledger, sweep
 from tests.declaring import error_of
 from tests.working import row, run_due
-from ultimat3_jobs.backfills.keyset import Keys
+from ultimat3_jobs.backfills import pages
+from ultimat3_jobs.backfills.keyset import Keys, go_up
 from ultimat3_jobs.models import Job as JobRow
 from ultimat3_jobs.models import JobStep
 
@@ -418,3 +419,43 @@ def test_no_row_of_an_earlier_page_is_kept() -> None:
     assert (done.state, len(alive)) == ("done", 20)
     assert set(alive) == {0}
     assert max(objects[10:]) - min(objects[5:10]) < 100
+
+
+@pytest.mark.parametrize(
+    ("after", "found", "until", "expected"),
+    [
+        (None, [1, 2, 3], 3, True),
+        (0, [1, 2], 5, True),
+        (None, [1, 3, 2], 3, False),
+        (1, [1, 2], 5, False),
+        (1, [2, 2], 5, False),
+        (4, [2, 3], 5, False),
+        (1, [2, 6], 5, False),
+        ((1, 2), [(1, 3), (2, 1)], (2, 1), True),
+        ((1, 2), [(1, 3), (1, 1)], (2, 1), False),
+        (date(2026, 1, 1), [date(2026, 1, 2)], date(2026, 1, 1), False),
+        ("b", ["a", "C"], "c", True),  # as its collation has it
+        ("b", ["a", "b"], "c", False),
+        ((1, "b"), [(1, "a")], (1, "c"), True),
+    ],
+)
+def test_a_page_whose_keys_do_not_go_up_within_their_stretch_is_known(
+    after: Any, found: list[Any], until: Any, expected: bool
+) -> None:
+    assert go_up(after, found, until) is expected
+
+
+def test_a_page_that_would_move_the_cursor_back_ends_with_an_error_and_leaves_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make_items(10)
+    read = pages.read_page
+    monkeypatch.setattr(pages, "LONGEST_PAUSE", 0.001)
+    monkeypatch.setattr(pages, "read_page", lambda rows, after, *rest: read(rows, after, *rest)[:: -1 if after else 1])
+
+    done = sweep(declare(None, Item, batch=4))
+
+    assert (done.state, handled(Item), ledger(done).processed) == ("delayed", {0: 6, 1: 4}, 4)
+    assert (
+        "X_BACKFILL_KEYS_MOVED: the keys of the rows of page 2 of backfill 't.backfill' do not go up" in done.last_error
+    )

@@ -16,9 +16,12 @@ from tests.backfills.sweeping import declare, handled, ledger, sweep
 from tests.processes import TIMEOUT, wait_for
 from tests.working import age, row, run_due, working
 from ultimat3_jobs.backfills import controls, turns
+from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.models import Backfill as Ledger
 from ultimat3_jobs.models import JobLease
+from ultimat3_jobs.records import QueueSelection
 from ultimat3_jobs.testing import drain
+from ultimat3_jobs.worker.claim import claim
 from ultimat3_jobs.worker.loop import Worker, WorkerOptions
 
 pytestmark = pytest.mark.usefixtures("queue")
@@ -36,20 +39,18 @@ def test_a_pass_waits_for_its_rate_and_hears_of_a_new_one_meanwhile() -> None:
     def handler(run: Any, rows: list[Item]) -> None:
         first.set()
 
-    backfill = declare(handler, Item, batch=10, rate=0.1)
+    backfill = declare(handler, Item, batch=10, rate=0.04)
     with working() as worker:
         started = backfill.enqueue()
         assert first.wait(30)
         wait_for(lambda: ledger(row(started)).processed == 10, "the first page has landed")
         Ledger.objects.update(rate=100)
-        wait_for(lambda: row(started).state == "done", "the second page did not wait for ten seconds")
+        wait_for(lambda: row(started).state == "done", "the second page did not wait for 25 seconds")
         worker.stop()
 
 
 @pytest.mark.usefixtures("items")
 def test_a_cancelled_pass_does_not_wait_for_its_rate() -> None:
-    from ultimat3_jobs.drivers import get_driver
-
     backfill = declare(None, Item, batch=10, rate=0.1)
     with working() as worker:
         started = backfill.enqueue()
@@ -97,6 +98,26 @@ def test_a_throttle_is_asked_before_each_page_and_a_long_wait_is_parked() -> Non
     assert (done.state, handled(Item)) == ("suspended", {0: 10, 1: 10})
     assert "throttle" in done.park_reason
     assert done.run_at - done.updated_at > timedelta(minutes=50)
+
+
+@pytest.mark.usefixtures("items")
+def test_what_a_pass_waited_for_is_told_no_more_once_it_goes_on() -> None:
+    answers = iter(["1h", None, "1h"])
+    done = sweep(declare(None, Item, batch=10, throttle=lambda: next(answers, None)))
+    assert done.state == "suspended"
+
+    age(3_600, "run_at")
+    get_driver().promote(limit=1)
+    lost = claim(get_driver(), worker="w", free=1, lease=timedelta(minutes=1), queues=QueueSelection(), lapsed=1)
+    age(3_600, "visible_at")
+    get_driver().sweep(limit=10)
+    assert (len(lost), row(done.pk).state, row(done.pk).park_reason) == (1, "ready", "")
+
+    run_due()
+    assert (row(done.pk).state, "throttle" in row(done.pk).park_reason) == ("suspended", True)
+    age(3_600, "run_at")
+    run_due()
+    assert (row(done.pk).state, row(done.pk).park_reason) == ("done", "")
 
 
 @pytest.mark.usefixtures("items")
@@ -239,15 +260,15 @@ def test_a_worker_that_is_to_finish_is_let_go_at_a_pages_end() -> None:
 
 
 @pytest.mark.usefixtures("items")
-def test_a_pass_that_would_wait_does_not_keep_a_worker_that_is_to_end() -> None:
+def test_a_pass_that_would_wait_does_not_keep_a_worker_that_is_to_end(clock: Clock) -> None:
     started = declare(None, Item, batch=5, throttle=lambda: "20s").enqueue()
 
     Worker(WorkerOptions(max_jobs=1)).run()
 
     left = row(started)
-    assert (left.state, handled(Item)) == ("suspended", {0: 20})
+    assert (left.state, clock.now, handled(Item)) == ("suspended", 1_000, {0: 20})
     assert "throttle" in left.park_reason
-    assert timedelta(seconds=10) < left.run_at - left.updated_at <= timedelta(seconds=20)
+    assert left.run_at - left.updated_at == timedelta(seconds=20)
 
 
 class Clock:
@@ -286,7 +307,11 @@ def test_a_throttle_that_asks_for_a_long_wait_gets_the_one_that_it_asks_for(cloc
 @pytest.mark.usefixtures("items")
 def test_short_waits_that_have_held_a_pass_for_half_a_minute_park_it_for_a_whole_one(clock: Clock) -> None:
     asked_at: list[float] = []
-    throttle = lambda: asked_at.append(clock.now - 1_000) or "8s"  # noqa: E731
+
+    def throttle() -> str:
+        asked_at.append(clock.now - 1_000)
+        assert len(asked_at) < 10
+        return "8s"
 
     done = sweep(declare(None, Item, batch=10, throttle=throttle))
 
@@ -301,6 +326,16 @@ def test_waits_between_pages_that_land_are_not_added_up(clock: Clock) -> None:
     done = sweep(declare(None, Item, batch=5, throttle=lambda: next(answers)))
 
     assert (done.state, clock.now) == ("done", pytest.approx(1_080, abs=1))
+
+
+@pytest.mark.usefixtures("items")
+def test_the_throttle_is_asked_while_the_rate_is_waited_for(clock: Clock) -> None:
+    answers = iter([None, None, "1h"])
+
+    done = sweep(declare(None, Item, batch=10, rate=0.2, throttle=lambda: next(answers)))
+
+    assert (done.state, clock.now) == ("suspended", 1_001)
+    assert "throttle" in done.park_reason
 
 
 @pytest.mark.usefixtures("items")

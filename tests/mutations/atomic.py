@@ -22,7 +22,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="atomic: the body is in a transaction",
         file=FENCED,
-        old="            with transaction.atomic(using=alias, durable=True):",
+        old="            with self._seen(alias == queue), transaction.atomic(using=alias, durable=True):",
         new="            if True:",
         test=f"{IN_ATOMIC}::test_a_body_that_raises_leaves_nothing",
         vendors=SQLITE,

@@ -16,11 +16,14 @@ from django.db import connection, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.test.utils import CaptureQueriesContext
 
+from tests.app.models import Item
+from tests.backfills.sweeping import declare as declare_backfill
 from tests.processes import TIMEOUT, wait_for
 from tests.worker.test_deadlines import SOON, Stubborn, declare_async
 from tests.worker.test_heartbeat import claimed
 from tests.working import Failing, age, declare, row, run_due, working
 from ultimat3_jobs import Retry, Run
+from ultimat3_jobs.context import vitals_of
 from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.drivers.database.driver import DatabaseDriver
 from ultimat3_jobs.errors import InputInvalid
@@ -206,14 +209,47 @@ def test_where_writers_take_turns_progress_waits_for_no_atomic_body() -> None:
     inflight, (one, atomic) = claimed(2)
     driver = TakingTurns()
     one.run.progress(1)
-    atomic.is_atomic = True
+    atomic.vitals.in_transaction = True
 
     step(inflight, driver)
     assert driver.batches == []
-    atomic.is_atomic = False
+    atomic.vitals.in_transaction = False
     step(inflight, driver)
 
     assert stored(one) == {"done": 1, "total": None}
+
+
+def test_what_holds_a_transaction_of_the_queue_is_seen_to_for_its_length() -> None:
+    seen: dict[str, list[bool]] = {}
+
+    def note(run: Run, what: str) -> None:
+        seen.setdefault(what, []).append(vitals_of(run).in_transaction)
+
+    def of_steps(run: Run, n: int) -> None:
+        note(run, "body")
+        run.step("plain", note, run, "plain step")
+        run.step("atomic", note, run, "atomic step", atomic=True)
+        note(run, "body")
+
+    Item.objects.create(number=1)
+    runs: list[Run] = []
+    declare_backfill(lambda run, rows: (runs.append(run), note(run, "page")), Item).enqueue()
+    declare_backfill(
+        lambda run, rows: note(run, "page apart"), Item, name="t.apart", atomic=False, exclusive=False
+    ).enqueue()
+    declare(of_steps, name="t.steps").enqueue(1)
+    declare(lambda run, n: note(run, "atomic body"), name="t.atomic", atomic=True).enqueue(1)
+    run_due()
+
+    assert seen == {
+        "body": [False, False],
+        "plain step": [False],
+        "atomic step": [True],
+        "atomic body": [True],
+        "page": [True],
+        "page apart": [True],
+    }
+    assert not vitals_of(runs[0]).in_transaction
 
 
 @pytest.fixture

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import date, time, timedelta
+from decimal import Decimal
+from itertools import pairwise
 from typing import Any
+from uuid import UUID
 
 from django.core.exceptions import ValidationError
 from django.db import connections
@@ -26,6 +30,8 @@ Key = Any
 """A primary key as Python has it: one value, or a tuple of those of a composite key."""
 StoredKey = list[str | int]
 """The same as JSON has it, one value a column."""
+
+_ORDERED = (int, float, Decimal, UUID, date, time, timedelta)
 
 
 class Keys:
@@ -115,6 +121,18 @@ def read_page(rows: Rows, after: Key | None, until: Key, size: int) -> list[Mode
         return list(page_of(rows, after, until, size))
 
 
+def go_up(after: Key | None, found: Sequence[Key], until: Key) -> bool:
+    """Whether the keys of a page, one at least, go up, from behind `after` to `until` at most.
+
+    They were read so. But where a row was locked by another transaction that changed its key, PostgreSQL gives the new
+    key in the old one's place. The order of text is known to the database alone: there each has to be another one.
+    """
+    keys = [*([] if after is None else [after]), *found]
+    if all(_is_ordered(key) for key in (*keys, until)):
+        return all(one < other for one, other in pairwise(keys)) and keys[-1] <= until
+    return len(set(keys)) == len(keys)
+
+
 def up_to(queryset: QuerySet[Any], bound: Key) -> QuerySet[Any]:
     """Return the rows that lie within the bound."""
     return _between(queryset, None, bound)
@@ -131,6 +149,11 @@ def _target(field: Any) -> Any:
     while field.remote_field is not None:
         field = field.target_field
     return field
+
+
+def _is_ordered(key: Key) -> bool:
+    """Whether Python orders such a key as databases do."""
+    return all(isinstance(value, _ORDERED) for value in (key if isinstance(key, tuple) else (key,)))
 
 
 def _plain(values: Sequence[Any]) -> StoredKey:

@@ -18,11 +18,13 @@ from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills import cursor as cursors
 from ultimat3_jobs.backfills import ledger
 from ultimat3_jobs.backfills.handlers import call_handler
-from ultimat3_jobs.backfills.keyset import Keys, StoredKey, read_page
+from ultimat3_jobs.backfills.keyset import Keys, StoredKey, go_up, read_page
+from ultimat3_jobs.context import vitals_of
 from ultimat3_jobs.control import Suspended
-from ultimat3_jobs.errors import BackfillSourceInvalid, TransactionBroken
+from ultimat3_jobs.errors import BackfillKeysMoved, BackfillSourceInvalid, TransactionBroken
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.records import Suspension
+from ultimat3_jobs.text import command_line
 from ultimat3_jobs.transactions import AGAIN, LONGEST_PAUSE, TRIES, FencedTransaction, sqlstate
 
 if TYPE_CHECKING:
@@ -50,12 +52,14 @@ class Pages:
         self._keys = keys
         self._run = run
         self._steps = steps
+        self._vitals = vitals_of(run)
         self._found: list[Any] = []  # the keys of the rows of the page that is being handled
 
     def land(self, cursor: Cursor, until: StoredKey, size: int) -> Cursor:
         """Handle the next page and return how far the pass is then.
 
-        A page that the database ended for the sake of another transaction is begun again.
+        A page that the database ended for the sake of another transaction is begun again, and so is one whose rows had
+        their keys changed while it was read.
 
         Args:
             cursor: how far the pass is.
@@ -64,6 +68,7 @@ class Pages:
 
         Raises:
             Aborted: where the run is over. What the page wrote is rolled back.
+            BackfillKeysMoved: where its rows have their keys changed again and again.
             Exception: what the handler raised.
         """
         handle = self._with_the_cursor if self._rows.in_one else self._before_the_cursor
@@ -71,8 +76,8 @@ class Pages:
             try:
                 with self._naming_rows():
                     return handle(cursor, until, size)
-            except OperationalError as error:
-                if not left or sqlstate(error) not in AGAIN:
+            except (OperationalError, BackfillKeysMoved) as error:
+                if not left or not (isinstance(error, BackfillKeysMoved) or sqlstate(error) in AGAIN):
                     raise
                 job = self._steps.job
                 emit("jobs.backfill.again", level=logging.WARNING, job=job.claim.id, name=job.name, left=left)
@@ -97,6 +102,7 @@ class Pages:
             owner=f"a page of backfill {self._backfill.name}",
             is_committed=lambda: self._is_there(moved),
             elsewhere="atomic=False  # in the declaration: what a page writes elsewhere happens at least once",
+            vitals=self._vitals,
         )
         with one.open(alone=True):
             moved = self._handle(cursor, until, size)
@@ -118,6 +124,7 @@ class Pages:
             owner=owner,
             is_committed=lambda: False,
             alias=self._rows.alias,
+            vitals=self._vitals,
         )
         with one.open():
             moved = self._handle(cursor, until, size)
@@ -143,6 +150,12 @@ class Pages:
                 f"{self._rows.table} has the row {found[0]!r} behind the key {after!r}, which is its own: the database "
                 "does not have it as Django reads and writes it, and the sweep would not get past it",
                 fix=f"{self._rows.model.__name__}.objects.get(pk={found[0]!r})  # must find the row: mend its key",
+            )
+        if found and not go_up(after, found, self._keys.load(until)):
+            raise BackfillKeysMoved(
+                f"the keys of the rows of page {cursor.pages + 1} of backfill {self._backfill.name!r} do not go up: "
+                f"{found[0]!r} to {found[-1]!r}, behind {after!r} and up to {until!r}; somebody has changed them",
+                fix=command_line("jobs", "retry", str(self._run.id)),
             )
         # Where there may be more rows in the stretch, it goes on behind the last one.
         at = self._keys.store(found[-1]) if len(found) == size else until

@@ -132,8 +132,7 @@ class _Sweep:
         )
         for table in self._rows.tables if self._backfill.exclusive else ():
             if not ledger.take_table(self._run.run_id, self._rows.alias, table):
-                reason = f"another pass sweeps {table}: python manage.py backfill --list --status running"
-                self._steps.suspend(Suspension(reason=reason[:200], delay=TAKEN))
+                self._steps.suspend(Suspension(reason=f"another pass sweeps {table}", delay=TAKEN))
 
     def _start(self, checksum: str) -> Cursor:
         bound, total, estimated = last_key(self._rows), 0, False

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from ultimat3_jobs.cancellation import Cancellation
     from ultimat3_jobs.drivers import Driver
     from ultimat3_jobs.records import ClaimedJob
+    from ultimat3_jobs.vitals import Vitals
 
 Answer = TypeVar("Answer")
 Deadline = Callable[[str], AbstractContextManager[Any]]
@@ -83,6 +84,7 @@ class Steps:
         in_one: whether the job is atomic: what it does and its ack are one transaction.
         event_poll: how long a wait for an event goes without a look, should no publication wake it.
         deadline: entered around what a step calls, with its name.
+        vitals: where the worker sees what an atomic step is about.
 
     Attributes:
         lost: whether a write was refused because the claim owns its job no longer.
@@ -98,6 +100,7 @@ class Steps:
         in_one: bool,
         event_poll: timedelta,
         deadline: Deadline,
+        vitals: Vitals | None = None,
     ) -> None:
         self.driver = driver
         self.job = job
@@ -105,6 +108,7 @@ class Steps:
         self._cancelled = cancelled
         self._in_one = in_one
         self.deadline = deadline
+        self._vitals = vitals
         self._trace = Trace(driver, job.run_id, job=job.name)
         self._unwritten: list[StepRecord] = []
         self._inside = ""
@@ -306,6 +310,7 @@ class Steps:
                 self.job,
                 owner=f"the atomic step {begun.name!r} of {self.job.name}",
                 is_committed=lambda: self.driver.recorded(self.job.claim, begun.name),
+                vitals=self._vitals,
             )
             try:
                 stored = self._in_transaction(one, begun, fn, args)

@@ -40,6 +40,7 @@ class AtomicEnding:
             active.job,
             owner=f"the body of the atomic job {active.job.name}",
             is_committed=lambda: driver.settled([active.job.claim])[0],
+            vitals=active.vitals,
         )
         self.taken = False
 

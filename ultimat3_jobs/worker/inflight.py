@@ -27,8 +27,6 @@ class ActiveRun:
         """Whether its body went on past a deadline: another thread settles it, and its own has no further use."""
         self.thread = 0
         """Id of the thread that runs its body."""
-        self.is_atomic = False
-        """Whether the body has a transaction open for as long as it runs."""
         self.progress_written: str | None = None
 
 

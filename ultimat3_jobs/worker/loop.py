@@ -297,7 +297,6 @@ class Worker:
                 return  # another worker has the job; or this one lapses, and is given back as it is
             ending = AtomicEnding(self._driver, self._inflight, active, lease=self._settings.lease)
             definition = registry.find(active.job.name)
-            active.is_atomic = definition is not None and definition.atomic
             with self._deadlines.watch(active, definition) as watched:
                 outcome = execute(
                     active.job,
@@ -306,7 +305,6 @@ class Worker:
                     open_steps=partial(open_steps, self._driver),
                     overdue=watched.overdue,
                 )
-            active.is_atomic = False
             if ending.taken or self._inflight.end(active):
                 self._settle(active, outcome)
         except BaseException:

@@ -40,5 +40,5 @@ class ProgressWriter:
         return False
 
     def waits_for_a_body(self) -> bool:
-        """Whether an atomic body of this process keeps all writers waiting: then progress can wait as well."""
-        return self._driver.one_writer and any(one.is_atomic for one in self._inflight.all())
+        """Whether a body, step or page of this process keeps all writers waiting: then progress can wait as well."""
+        return self._driver.one_writer and any(one.vitals.in_transaction for one in self._inflight.all())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ultimat3_jobs.context import Run
+from ultimat3_jobs.context import Run, vitals_of
 from ultimat3_jobs.definition import JobDefinition
 from ultimat3_jobs.drivers import Driver
 from ultimat3_jobs.records import ClaimedJob
@@ -22,4 +22,5 @@ def open_steps(
         in_one=definition.atomic,
         event_poll=definition.event_poll,
         deadline=run.step_deadline,
+        vitals=vitals_of(run),
     )
