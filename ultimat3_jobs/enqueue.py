@@ -149,6 +149,23 @@ def submit(
     return _queue(requests, on_conflict, in_batch=is_open or len(requests) > 1)
 
 
+def queue_at_once(request: EnqueueRequest, *, on_conflict: OnConflict) -> EnqueueResult:
+    """Queue a request straight, whatever the mode of the outbox: for people, whose request belongs to no change.
+
+    In a transaction that is open on the queue's database it commits with that.
+
+    Args:
+        request: what to enqueue.
+        on_conflict: what to do where the key is held.
+
+    Raises:
+        DuplicateJob: where the key is held and `on_conflict` is "error".
+        KeyReused: where the key is held by a row with another input.
+    """
+    (result,) = _queue([request], on_conflict, in_batch=in_transaction(queue_alias()))
+    return result
+
+
 def _stage(alias: str, requests: Sequence[EnqueueRequest], on_conflict: OnConflict) -> list[EnqueueResult]:
     _refuse_duplicates_within(requests, on_conflict)
     driver = get_driver()

@@ -141,10 +141,9 @@ class RequireBackfill(Operation):
         if completed and not left.exists():
             return
         number = left.values("pk")[: MOST_COUNTED + 1].count()
-        counted = f"more than {MOST_COUNTED:,}" if number > MOST_COUNTED else f"{number:,}"
-        handled = "has completed" if completed else "has not completed"
+        swept = f"the backfill {self.name!r} has {'completed' if completed else 'no completed pass'}"
         raise BackfillPending(
-            f"the backfill {self.name!r} {handled} and {counted} rows of {model._meta.label} are not handled",
+            f"{swept}, {'and' if number else 'although'} {_left(number, model._meta.label)}",
             fix=backfill_command(self.name, "--write", *(("--force",) if completed else ()), "--wait"),
         )
 
@@ -177,6 +176,13 @@ class RequireBackfill(Operation):
         names = {self.name, *(() if declared is None else (declared.name, *declared.aliases))}
         found: bool = ledger._base_manager.using(queue).filter(name__in=names, outcome=COMPLETED).exists()
         return found
+
+
+def _left(number: int, model: str) -> str:
+    if number == 0:
+        return f"no row of {model} is left to handle"
+    counted = f"more than {MOST_COUNTED:,}" if number > MOST_COUNTED else f"{number:,}"
+    return f"{counted} {'row' if number == 1 else 'rows'} of {model} {'is' if number == 1 else 'are'} left to handle"
 
 
 def _remove(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
+from django.db import connection, transaction
 from django.db.migrations.recorder import MigrationRecorder
 from django.test.utils import CaptureQueriesContext
 
@@ -23,6 +23,7 @@ from tests.processes import Processes
 from tests.working import run_due
 from ultimat3_jobs import current_tenant
 from ultimat3_jobs.backfills.find import find_backfill
+from ultimat3_jobs.backfills.plan import start
 from ultimat3_jobs.errors import BackfillUnknown
 from ultimat3_jobs.models import Backfill as Ledger
 from ultimat3_jobs.models import Job
@@ -410,3 +411,47 @@ def test_nothing_of_a_name_reaches_a_terminal_as_it_is() -> None:
 
     assert "\x1b" not in told
     assert "\u202e" not in told
+
+
+@pytest.mark.parametrize("mode", ["required", "direct", "auto"])
+def test_a_person_starts_a_pass_whatever_the_mode_of_the_outbox(mode: str, settings: Any) -> None:
+    make_items(3)
+    settings.ULTIMAT3_JOBS = {**settings.ULTIMAT3_JOBS, "OUTBOX": {"MODE": mode}}
+    declare(None, Item)
+
+    started = as_json("t.backfill", "--write")["started"]
+
+    queued = Job.objects.get(pk=started["id"])
+    assert queued.enqueued_by.startswith("manage.py backfill")
+    assert as_json("t.backfill", "--write", status=1)["error"]["code"] == "X_BACKFILL_RUNNING"
+    run_due()
+    assert run("--pending") == "nothing that is declared is unswept\n"
+
+
+def test_of_two_who_start_a_pass_at_once_one_is_told_of_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    backfill = declare(None, Item)
+    judged = type(backfill).judged
+
+    def then_another(self: Any, *, forced: bool = False) -> Any:
+        verdict = judged(self, forced=forced)
+        monkeypatch.undo()
+        start(backfill, forced=False, by="ann")
+        return verdict
+
+    monkeypatch.setattr(type(backfill), "judged", then_another)
+
+    assert as_json("t.backfill", "--write", status=1)["error"]["code"] == "X_BACKFILL_RUNNING"
+    assert [one.enqueued_by for one in Job.objects.all()] == ["ann"]
+
+
+def test_in_a_transaction_a_pass_is_queued_with_it_and_the_first_statement_takes_its_turn(vendor: str) -> None:
+    backfill = declare(None, Item)
+    with CaptureQueriesContext(connection) as queries, transaction.atomic():
+        queued, _ = start(backfill, forced=False, by="ann")
+        assert written() == (1, 0)
+        transaction.set_rollback(True)
+
+    assert (queued.staged, written()) == (False, (0, 0))
+    first = next(one["sql"] for one in queries if not one["sql"].startswith(("BEGIN", "SAVEPOINT")))
+    # On SQLite one that has read may not write once another has written.
+    assert ("UPDATE" in first) is (vendor == "sqlite")

@@ -78,6 +78,8 @@ def test_a_list_as_json_and_its_filters(several: None) -> None:
     assert [one["name"] for one in as_json("--list", "--status", "failed")["backfills"]] == ["b.failed"]
     assert [one["name"] for one in as_json("--list", "--name", "c.pending")["backfills"]] == ["c.pending"]
     assert sum(len(one["passes"]) for one in as_json("--list", "--limit", 2)["backfills"]) == 2
+    # The command is that of the newest pass, whether or not that is listed.
+    assert commands(run("--list", "--limit", 1)) == commands(run("--list"))
     assert run("--list", "--name", "none") == "no backfill was found\n"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.db import connection, connections, transaction
+from django.db.migrations.recorder import MigrationRecorder
 from django.db.models import F
 
 from tests.app.models import Cell, Effect, Item, Organization, Place, Restaurant, Token
@@ -15,6 +16,7 @@ from tests.backfills.commanding import as_json, refused, run
 from tests.backfills.sweeping import declare, handled
 from tests.declaring import written
 from tests.working import declare as declare_job
+from tests.working import run_due
 from ultimat3_jobs import current_tenant
 from ultimat3_jobs.models import Backfill as Ledger
 
@@ -229,6 +231,13 @@ def test_writes_to_another_database_are_refused(second_database: str) -> None:
     assert error["code"] == "X_STEP_NOT_ATOMIC"
     assert f"writes to {second_database!r}" in error["cause"]
     assert {one["note"] for one in items()} == {""}
+    # A pass would refuse it as well, unless it commits its pages before its cursor.
+    options = eval(f"dict({error['fix']}\n)")
+    declare(work, Item, **options)
+    assert as_json("t.backfill", "--try", 1, status=1)["error"]["fix"] == "python manage.py backfill t.backfill --write"
+    run("t.backfill", "--write")
+    run_due()
+    assert {one["note"] for one in items()} == {"saved"}
 
 
 def test_what_the_commit_would_refuse_is_told(vendor: str) -> None:
@@ -276,3 +285,39 @@ def test_rows_are_locked_while_they_are_tried(new_connection: Any, vendor: str) 
     run("t.backfill", "--try", 1)
 
     assert seen == (["[]"] if vendor == "postgresql" else [])
+
+
+def test_rows_that_cannot_be_read_are_a_refusal_that_names_the_backfill() -> None:
+    make_items(1)
+    declare(None, Item, source=lambda: Item.objects.extra(where=["no_such_column = 1"]))
+
+    error = as_json("t.backfill", "--try", 1, status=1)["error"]
+
+    assert error["code"] == "X_BACKFILL_SOURCE_INVALID"
+    assert "the rows of backfill 't.backfill' cannot be read" in error["cause"]
+    assert error["fix"] == "python manage.py migrate"
+
+
+def test_nothing_is_tried_before_the_migration_that_it_requires() -> None:
+    make_items(1)
+    called: list[Any] = []
+    declare(lambda run, rows: called.append(rows), Item, requires=("contenttypes", "0001_initial"))
+    recorder = MigrationRecorder(connection)
+    recorder.record_unapplied("contenttypes", "0001_initial")
+    try:
+        error = as_json("t.backfill", "--try", 1, status=1)["error"]
+    finally:
+        recorder.record_applied("contenttypes", "0001_initial")
+
+    assert (error["code"], called) == ("X_BACKFILL_MIGRATION_PENDING", [])
+    assert as_json("t.backfill", "--try", 1)["trial"]["warnings"] == []
+
+
+def test_it_is_tried_in_another_environment_with_a_warning() -> None:
+    make_items(1)
+    declare(None, Item, environments=["production"])
+
+    (warning,) = as_json("t.backfill", "--try", 1)["trial"]["warnings"]
+
+    assert warning.startswith("backfill 't.backfill' is meant for production")
+    assert run("t.backfill", "--try", 1).startswith("warning: backfill 't.backfill' is meant for production")

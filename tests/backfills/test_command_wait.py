@@ -135,6 +135,22 @@ def test_that_no_worker_serves_the_queue_is_said_once_with_the_command_that_star
     assert looks == [0.02] * 3
 
 
+def test_that_no_worker_serves_the_queue_is_said_beside_the_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_items(3)
+    declare(None, Item, queue="slow")
+    monkeypatch.setattr(following.time, "sleep", lambda seconds: run_due())
+    told, aside = io.StringIO(), io.StringIO()
+
+    call_command("backfill", "t.backfill", "--write", "--wait", "--json", stdout=told, stderr=aside)
+
+    (line,) = told.getvalue().splitlines()
+    assert [one["status"] for one in json.loads(line)["passes"]] == ["completed"]
+    assert aside.getvalue().splitlines() == [
+        "no worker that serves the queue 'slow' is alive; to start one:",
+        "    python manage.py jobs_worker --queues slow",
+    ]
+
+
 def test_a_paused_pass_is_said_to_be_and_followed_on() -> None:
     make_items(3)
     started = declare(None, Item).enqueue()

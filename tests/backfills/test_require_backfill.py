@@ -60,7 +60,8 @@ def test_without_a_completed_pass_it_is_refused(outcome: str | None, details: li
 
     error = error_of("X_BACKFILL_PENDING", apply)
 
-    assert f"has not completed and {details.count('')} rows of app.Effect are not handled" in error.cause
+    left = "and 2 rows of app.Effect are" if "" in details else "although no row of app.Effect is"
+    assert error.cause == f"the backfill {NAME!r} has no completed pass, {left} left to handle"
     assert error.fix == "python manage.py backfill 'fill '\"'\"'details'\"'\"'' --write --wait"
 
 
@@ -70,7 +71,7 @@ def test_with_rows_left_after_a_completed_pass_it_is_refused() -> None:
 
     error = error_of("X_BACKFILL_PENDING", apply)
 
-    assert "has completed and 1 rows of app.Effect are not handled" in error.cause
+    assert error.cause == f"the backfill {NAME!r} has completed, and 1 row of app.Effect is left to handle"
     assert error.fix.endswith(" --write --force --wait")
 
 

@@ -204,7 +204,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         LISTED,
         "[*listed, *(latest.run_id for *_, latest in chosen if latest is not None)]",
         "listed",
-        f"{COMMANDED}test_what_is_told_of_a_backfill_does_not_hang_on_the_passes_that_are_listed",
+        f"{COMMANDED}test_a_list_as_json_and_its_filters",
         SQLITE,
     ),
     Mutation(

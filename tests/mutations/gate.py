@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutations.mutation import BOTH, SQLITE, Mutation
+from tests.mutations.mutation import BOTH, POSTGRESQL, SQLITE, Mutation
 
 GATE = "ultimat3_jobs/backfills/gate.py"
 CHECKSUM = "ultimat3_jobs/backfills/checksum.py"
@@ -156,10 +156,18 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "facts: what is applied is found without loading all migrations",
         FACTS,
-        "    if recorder.has_table() and",
-        "    if False and",
+        "        if recorder.migration_qs.filter(",
+        "        if False and recorder.migration_qs.filter(",
         f"{READ}test_what_is_applied_is_found_without_loading_all_migrations",
         SQLITE,
+    ),
+    Mutation(
+        "facts: a table that is not there does not break the caller's transaction",
+        FACTS,
+        "    with suppress(DatabaseError), transaction.atomic(using=alias):\n",
+        "    with suppress(DatabaseError):\n",
+        f"{READ}test_where_nothing_was_ever_migrated_nothing_is_applied_and_a_transaction_goes_on",
+        POSTGRESQL,
     ),
     Mutation(
         "facts: a migration that is none is told of",
@@ -257,6 +265,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         OPERATION,
         "        if completed and not left.exists():",
         "        if not left.exists():",
+        f"{REQUIRED}test_without_a_completed_pass_it_is_refused",
+        SQLITE,
+    ),
+    Mutation(
+        "require: what is told of the rows that are left holds",
+        OPERATION,
+        "{'and' if number else 'although'}",
+        "and",
         f"{REQUIRED}test_without_a_completed_pass_it_is_refused",
         SQLITE,
     ),

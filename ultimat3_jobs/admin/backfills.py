@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 from uuid import UUID
@@ -11,7 +12,6 @@ from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
-from django.db.models import Model
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
@@ -23,6 +23,7 @@ from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills import controls
 from ultimat3_jobs.backfills.commands import backfill_command, list_command
 from ultimat3_jobs.backfills.controls import UNCHANGED, Controlled
+from ultimat3_jobs.backfills.declare import Backfill as Handle
 from ultimat3_jobs.backfills.find import find_backfill
 from ultimat3_jobs.backfills.pacing import HIGHEST_RATE, LOWEST_RATE
 from ultimat3_jobs.backfills.pending import PassStatus
@@ -119,14 +120,37 @@ _PERMISSIONS = {"cancel": "cancel_job"}
 _ALARM = (PassStatus.FAILED,)
 
 
+@dataclass(frozen=True)
+class ToldPass:
+    """A row of the list: a pass with all that is told of it. To the admin it is what a row of the ledger would be."""
+
+    told: PassReport
+    _meta: ClassVar = Backfill._meta
+
+    @property
+    def pk(self) -> UUID:
+        """The id of the pass."""
+        return self.told.run_id
+
+    @property
+    def run_id(self) -> UUID:
+        """The same, by the name of its column."""
+        return self.told.run_id
+
+    def serializable_value(self, name: str) -> Any:
+        """Return the value of a field, of which the admin asks for the id alone."""
+        return self.told.row.serializable_value(name)
+
+    def __str__(self) -> str:
+        return str(self.told.row)
+
+
 class BackfillChangeList(BoundedChangeList):
     """The passes of the backfill that was searched for, or all."""
 
-    def find(self, *, limit: int, before: UUID) -> tuple[Sequence[Model], PassPage]:
+    def find(self, *, limit: int, before: UUID) -> tuple[Sequence[ToldPass], PassPage]:
         page = list_passes(self.query.strip(), limit=limit, before=before)
-        for one in page.passes:
-            one.row.told = one  # type: ignore[attr-defined]
-        return [one.row for one in page.passes], page
+        return [ToldPass(one) for one in page.passes], page
 
 
 class BackfillAdmin(RepairingAdmin):
@@ -147,34 +171,34 @@ class BackfillAdmin(RepairingAdmin):
         return [start_view, *super().get_urls()]
 
     @admin.display(description="backfill")
-    def shown_name(self, row: Backfill) -> str:
-        return printable(row.name)
+    def shown_name(self, row: ToldPass) -> str:
+        return printable(row.told.name)
 
     @admin.display(description="status")
-    def status(self, row: Backfill) -> str:
-        return _told(row).status.value + (", forced" if row.forced else "")
+    def status(self, row: ToldPass) -> str:
+        return row.told.status.value + (", forced" if row.told.row.forced else "")
 
     @admin.display(description="progress")
-    def progress(self, row: Backfill) -> str:
-        return backfill_texts.progress_text(_told(row))
+    def progress(self, row: ToldPass) -> str:
+        return backfill_texts.progress_text(row.told)
 
     @admin.display(description="why", empty_value="-")
-    def why(self, row: Backfill) -> str:
-        one = _told(row)
+    def why(self, row: ToldPass) -> str:
+        one = row.told
         return printable(backfill_texts.paused_text(one) or one.waits_for or backfill_texts.error_text(one))
 
     @admin.display(description="requested by")
-    def requested(self, row: Backfill) -> str:
-        return printable(row.requested_by)
+    def requested(self, row: ToldPass) -> str:
+        return printable(row.told.row.requested_by)
 
     @admin.display(description="began")
-    def began(self, row: Backfill) -> str:
-        return instant(row.created_at) if _told(row).begun else "not yet"
+    def began(self, row: ToldPass) -> str:
+        return instant(row.told.row.created_at) if row.told.begun else "not yet"
 
     @admin.display(description="ended")
-    def ended(self, row: Backfill) -> str:
-        one = _told(row)
-        return "" if one.is_live else instant(row.finished_at or (one.job.finished_at if one.job else None))
+    def ended(self, row: ToldPass) -> str:
+        one = row.told
+        return "" if one.is_live else instant(one.row.finished_at or (one.job.finished_at if one.job else None))
 
     def may(self, request: HttpRequest, repair: Repair) -> bool:
         """Whether the user may do this: what steers a pass is one permission, and cancelling is that of jobs."""
@@ -290,7 +314,7 @@ class BackfillAdmin(RepairingAdmin):
         }
         return TemplateResponse(request, "admin/ultimat3_jobs/start.html", context)
 
-    def _start(self, request: HttpRequest, backfill: Any, *, forced: bool, reason: str) -> HttpResponse:
+    def _start(self, request: HttpRequest, backfill: Handle, *, forced: bool, reason: str) -> HttpResponse:
         try:
             # One transaction, so that nothing is started that the log does not know of.
             with transaction.atomic(using=queue_alias()):
@@ -302,17 +326,12 @@ class BackfillAdmin(RepairingAdmin):
             return HttpResponseRedirect(request.get_full_path())
         for warning in warnings:
             self.message_user(request, printable(warning), messages.WARNING)
-        told = f"{backfill.name}: pass {queued.id} is on its way to the queue, for a worker to sweep"
+        told = f"{backfill.name}: pass {queued.id} is queued, for a worker to sweep"
         self.message_user(request, printable(told), messages.SUCCESS)
         return HttpResponseRedirect(self.list_url())
 
     def _start_url(self) -> str:
         return reverse(f"{self.admin_site.name}:ultimat3_jobs_backfill_start")
-
-
-def _told(row: Backfill) -> PassReport:
-    told: PassReport = row.told  # type: ignore[attr-defined]
-    return told
 
 
 def _progress(one: PassReport) -> dict[str, str]:

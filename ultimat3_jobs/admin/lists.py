@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from uuid import UUID
 
 from django.contrib import admin
@@ -30,13 +30,21 @@ BEFORE = "before"
 """The parameter that says where a page begins: after the last row of the page before it."""
 
 
+class Shown(Protocol):
+    """A row of a list: an instance of a model, or what stands for one."""
+
+    @property
+    def pk(self) -> Any:
+        """What its page is found by."""
+
+
 class BoundedChangeList(ChangeList):
     """Shows one page, as the subclass finds it, and a link to the next."""
 
     found: Page | StagedPage | EventPage | PassPage
     older: str | None
 
-    def find(self, *, limit: int, before: UUID) -> tuple[Sequence[Model], Page | StagedPage | EventPage | PassPage]:
+    def find(self, *, limit: int, before: UUID) -> tuple[Sequence[Shown], Page | StagedPage | EventPage | PassPage]:
         """Return the rows of the page, and what was found."""
         raise NotImplementedError
 

@@ -143,6 +143,7 @@ class RepairingAdmin(ReadOnlyAdmin):
             "checkbox": ACTION_CHECKBOX_NAME,
             "command": self.twin(repair, ids),
             "preview": repair.preview and _groups(repair.preview),
+            "notes": [printable(note) for note in repair.preview.notes] if repair.preview else [],
             "action_url": self.list_url(),
             "back_url": self._page_url(ids[0]) if len(ids) == 1 else self.list_url(),
         }
@@ -218,7 +219,7 @@ class RepairingAdmin(ReadOnlyAdmin):
 def _groups(preview: Preview) -> list[tuple[str, int, list[tuple[str, str]], int]]:
     """Return what would be skipped and what would be done again: title, count, the steps shown, how many more."""
     groups = []
-    for title, steps in (("Skipped, with the results they have", preview.kept), ("Done again", preview.again)):
+    for title, steps in (("Skipped, with the results they have", preview.skipped), ("Done again", preview.again)):
         shown = [(printable(name), printable(kind)) for name, kind in steps[:MAX_STEPS_SHOWN]]
         groups.append((title, len(steps), shown, len(steps) - len(shown)))
     return groups

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+from contextlib import suppress
 from uuid import UUID
 
-from django.db import connections
+from django.db import DatabaseError, connections, transaction
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
@@ -67,8 +68,10 @@ def is_applied(name: str, migration: tuple[str, str], *, alias: str) -> bool:
     recorder = MigrationRecorder(connection)
     app, wanted = migration
     # The common answer, for one row: to load all migrations takes as long as a start of `migrate`.
-    if recorder.has_table() and recorder.migration_qs.filter(app=app, name=wanted).exists():
-        return True
+    # Where the table is not there, that is told below; to look for it first lists all tables there are.
+    with suppress(DatabaseError), transaction.atomic(using=alias):
+        if recorder.migration_qs.filter(app=app, name=wanted).exists():
+            return True
     # One that replaces others is applied where they all are, whether or not that has been written down.
     loader = MigrationLoader(connection)
     if migration in loader.applied_migrations:

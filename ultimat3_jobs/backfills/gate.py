@@ -81,6 +81,17 @@ def judge(definition: BackfillDefinition, facts: Facts, *, forced: bool, own_run
     return Verdict(error, _warnings(definition, facts))
 
 
+def judge_trial(definition: BackfillDefinition, facts: Facts) -> Verdict:
+    """Say whether rows may be tried: what is rolled back may be tried wherever and as often as anyone likes.
+
+    Args:
+        definition: of the backfill.
+        facts: as they are now.
+    """
+    elsewhere = _environment(definition, facts)
+    return Verdict(_migration(definition, facts), () if elsewhere is None else (elsewhere.cause,))
+
+
 def running(name: str, run_id: UUID) -> BackfillRunning:
     """Return the refusal of a pass where another one is live."""
     return BackfillRunning(f"a pass of backfill {name!r} is live already: run {run_id}", fix=list_command(name))

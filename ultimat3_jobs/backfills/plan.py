@@ -8,23 +8,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from django.db import DatabaseError, OperationalError, connections, transaction
+from django.db import OperationalError, connections, transaction
 
-from ultimat3_jobs.aliases import queue_alias
+from ultimat3_jobs.aliases import in_transaction, queue_alias
 from ultimat3_jobs.backfills.facts import facts_of
-from ultimat3_jobs.backfills.gate import Verdict, judge
+from ultimat3_jobs.backfills.gate import Verdict, judge, running
 from ultimat3_jobs.backfills.keyset import Key, Keys, StoredKey, last_key, page_of, stretch, unsorted, up_to
 from ultimat3_jobs.backfills.pacing import Sizes
 from ultimat3_jobs.backfills.passes import named
-from ultimat3_jobs.backfills.source import Rows, rows_of
+from ultimat3_jobs.backfills.source import Rows, readable, rows_of
 from ultimat3_jobs.backfills.sweep import STRETCH
 from ultimat3_jobs.backfills.totals import PATIENCE, bounded, count_rows
-from ultimat3_jobs.errors import BackfillMigrationPending, BackfillSourceInvalid
+from ultimat3_jobs.drivers import get_driver
+from ultimat3_jobs.enqueue import queue_at_once
+from ultimat3_jobs.errors import BackfillMigrationPending
 from ultimat3_jobs.models import Backfill as Ledger
 from ultimat3_jobs.models import Job
 from ultimat3_jobs.states import LIVE
 from ultimat3_jobs.tenancy import as_tenant
-from ultimat3_jobs.text import command_line
 from ultimat3_jobs.transactions import QUERY_CANCELLED, sqlstate
 
 if TYPE_CHECKING:
@@ -120,7 +121,9 @@ def make_plan(backfill: Backfill) -> Plan:
 
 
 def start(backfill: Backfill, *, forced: bool, by: str) -> tuple[EnqueueResult, tuple[str, ...]]:
-    """Queue a pass; return what was queued and what should be known of it.
+    """Queue a pass for a person; return what was queued and what should be known of it.
+
+    It goes straight to the queue: a person at a terminal has no transaction that an outbox could want.
 
     Args:
         backfill: what is declared.
@@ -130,8 +133,16 @@ def start(backfill: Backfill, *, forced: bool, by: str) -> tuple[EnqueueResult, 
     Raises:
         JobsError: where no pass may start.
     """
-    warnings = backfill.judged(forced=forced).warnings
-    return backfill.on_behalf_of(by).enqueue(forced=forced), warnings
+    if in_transaction(queue_alias()):
+        # Before anything is read: SQLite refuses a transaction that has read and then comes to write.
+        get_driver().take_turn()
+    verdict = backfill.judged(forced=forced)
+    if verdict.error is not None:
+        raise verdict.error
+    queued = queue_at_once(backfill.on_behalf_of(by).call(forced=forced).request, on_conflict="join")
+    if queued.deduped:
+        raise running(backfill.name, queued.id)  # another was first, since the gate looked
+    return queued, verdict.warnings
 
 
 def _plan(backfill: Backfill, tenant: str | None) -> Plan:
@@ -155,14 +166,8 @@ def _plan(backfill: Backfill, tenant: str | None) -> Plan:
 
 
 def _reach(declared: BackfillDefinition, rows: Rows, size: int) -> Reach:
-    try:
+    with readable(declared, rows):
         return _look(declared, rows, size)
-    except DatabaseError as error:
-        first = str(error).strip().partition("\n")[0] or repr(error)
-        raise BackfillSourceInvalid(
-            f"the rows of backfill {declared.name!r} cannot be read from {rows.alias!r}: {first}",
-            fix=command_line("migrate", "--database", rows.alias),
-        ) from error
 
 
 def _look(declared: BackfillDefinition, rows: Rows, size: int) -> Reach:

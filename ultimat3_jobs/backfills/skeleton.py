@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ultimat3_jobs.backfills.commands import backfill_command
+
 PLACEHOLDER = "NameOfTheModel"
 _WIDTH = 79
 """Characters of a line that no formatter breaks."""
@@ -16,8 +18,8 @@ _FILE = '''\
 
 A dry run, then a pass that is followed to its end:
 
-    python manage.py backfill {name}
-    python manage.py backfill {name} --write --wait
+    {look}
+    {start}
 """
 
 from __future__ import annotations
@@ -79,6 +81,8 @@ def text_of(*, name: str, function: str, label: str, migration: str, swept: Swep
         imports += ["", f"from {swept.module} import {swept.name}"]
     return _FILE.format(
         name=name,
+        look=backfill_command(name),
+        start=backfill_command(name, "--write", "--wait"),
         imports="\n".join(imports),
         named=named,
         rows=rows,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from django.db import router
+from django.db import DatabaseError, router
 from django.db.models import Manager, Model, QuerySet
 from django.db.models.query import ModelIterable
 from django.db.models.sql.datastructures import BaseTable, Join
 
 from ultimat3_jobs.aliases import queue_alias
+from ultimat3_jobs.backfills.commands import migrate_command
 from ultimat3_jobs.errors import BackfillSourceInvalid, JobsError
 
 if TYPE_CHECKING:
@@ -91,6 +94,23 @@ def rows_of(backfill: BackfillDefinition) -> Rows:
         raise BackfillSourceInvalid(
             f"the source of backfill {backfill.name!r} raised {type(error).__name__}: {error}",
             fix=f"source=lambda: Post.objects.all()  # in {backfill.handler.__module__}",
+        ) from error
+
+
+@contextmanager
+def readable(backfill: BackfillDefinition, rows: Rows) -> Iterator[None]:
+    """Have what the database says of rows that are read in the block be a refusal that names the backfill.
+
+    Raises:
+        BackfillSourceInvalid: where they cannot be read: most often a column is not there yet.
+    """
+    try:
+        yield
+    except DatabaseError as error:
+        first = str(error).strip().partition("\n")[0] or repr(error)
+        raise BackfillSourceInvalid(
+            f"the rows of backfill {backfill.name!r} cannot be read from {rows.alias!r}: {first}",
+            fix=migrate_command(alias=rows.alias),
         ) from error
 
 

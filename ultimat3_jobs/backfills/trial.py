@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from django.db import connections, transaction
@@ -12,10 +12,12 @@ from django.db.models import Model
 
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills.commands import backfill_command
+from ultimat3_jobs.backfills.facts import facts_of
+from ultimat3_jobs.backfills.gate import judge_trial
 from ultimat3_jobs.backfills.handlers import call_handler
 from ultimat3_jobs.backfills.keyset import Key, Keys, StoredKey, last_key, read_page, stretch
 from ultimat3_jobs.backfills.passes import named
-from ultimat3_jobs.backfills.source import rows_of
+from ultimat3_jobs.backfills.source import readable, rows_of
 from ultimat3_jobs.backfills.sweep import STRETCH
 from ultimat3_jobs.context import Run
 from ultimat3_jobs.drivers import get_driver
@@ -58,11 +60,13 @@ class Trial:
         name: of the backfill.
         rows: in the order of their keys.
         failure: what the handler raised, in one line, and where; empty where it returned.
+        warnings: what should be known before a pass starts.
     """
 
     name: str
     rows: tuple[TriedRow, ...] = ()
     failure: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 class _Enough(Exception):
@@ -81,17 +85,22 @@ def try_rows(backfill: Backfill, count: int, *, by: str) -> Trial:
         by: who asks, as the handler's `run.enqueued_by` has it.
 
     Raises:
-        BackfillSourceInvalid: where the source gives nothing that can be swept.
+        BackfillSourceInvalid: where the source gives nothing that can be swept, or its rows cannot be read.
+        BackfillMigrationPending: where a migration that it requires is not applied.
         TransactionBroken: where the handler would end the transaction by a statement of its own.
         StepNotAtomic: where it would write to another database than that of its rows.
     """
     tenant = named(backfill.definition).tenant
     run = Run(_claimed(backfill, tenant, by))
-    return as_tenant(tenant, lambda: _try(backfill.backfill, run, count))
+    return as_tenant(tenant, lambda: _try(backfill, run, count))
 
 
-def _try(declared: BackfillDefinition, run: Run, count: int) -> Trial:
+def _try(backfill: Backfill, run: Run, count: int) -> Trial:
+    declared = backfill.backfill
     rows = rows_of(declared)
+    verdict = judge_trial(declared, facts_of(backfill.definition, declared, rows))
+    if verdict.error is not None:
+        raise verdict.error
     tried = Trial(declared.name)
     try:
         with transaction.atomic(using=rows.alias, durable=True):
@@ -100,18 +109,19 @@ def _try(declared: BackfillDefinition, run: Run, count: int) -> Trial:
                 get_driver().take_turn()
             with (
                 kept_whole(rows.alias, refuse=lambda: _broken(declared)),
-                written_alone(rows.alias, refuse=lambda other: _elsewhere(declared, other)),
+                written_alone(rows.alias, refuse=lambda other: _elsewhere(declared, rows, other)),
             ):
                 tried = _handle(declared, rows, run, count)
                 raise _Enough  # noqa: TRY301 - it unwinds the blocks too that the handler left open
     except _Enough:
-        return tried
+        return replace(tried, warnings=verdict.warnings)
 
 
 def _handle(declared: BackfillDefinition, rows: Rows, run: Run, count: int) -> Trial:
-    page = _first_rows(rows, count)
-    keys = [row.pk for row in page]  # before the handler, which may do to its rows whatever it likes
-    before = _values(rows, keys)
+    with readable(declared, rows):
+        page = _first_rows(rows, count)
+        keys = [row.pk for row in page]  # before the handler, which may do to its rows whatever it likes
+        before = _values(rows, keys)
     try:
         if page:
             call_handler(declared, run, page)
@@ -184,11 +194,13 @@ def _broken(declared: BackfillDefinition) -> TransactionBroken:
     )
 
 
-def _elsewhere(declared: BackfillDefinition, other: str) -> StepNotAtomic:
+def _elsewhere(declared: BackfillDefinition, rows: Rows, other: str) -> StepNotAtomic:
     return StepNotAtomic(
         f"the handler of backfill {declared.name!r} writes to {other!r}, which is not rolled back with its rows; "
         "what it wrote is undone",
-        fix=backfill_command(declared.name, "--write"),
+        fix="atomic=False  # in the declaration: what a page writes elsewhere happens at least once"
+        if rows.in_one
+        else backfill_command(declared.name, "--write"),  # a pass that commits its pages first may write so
     )
 
 

@@ -11,7 +11,7 @@ from ultimat3_jobs.errors import UnknownJob
 from ultimat3_jobs.inspection.repair import not_retryable
 from ultimat3_jobs.inspection.steps import recorded_names, unknown_step
 from ultimat3_jobs.models import Job
-from ultimat3_jobs.records import RetryVerdict
+from ultimat3_jobs.records import RetryVerdict, StepKind
 from ultimat3_jobs.states import RETRYABLE
 
 
@@ -32,6 +32,22 @@ class Preview:
     from_step: str | None
     kept: list[tuple[str, str]]
     again: list[tuple[str, str]]
+
+    @property
+    def skipped(self) -> list[tuple[str, str]]:
+        """Those that are kept and over: neither is a sweep, which goes on."""
+        return [(name, kind) for name, kind in self.kept if kind != StepKind.CURSOR]
+
+    @property
+    def notes(self) -> list[str]:
+        """What becomes of a sweep: it is no step that is done or not."""
+        goes_on = [f"{name} goes on behind its cursor" for name, kind in self.kept if kind == StepKind.CURSOR]
+        anew = [
+            f"{name} forgets its cursor: every row is handled again, from the first one"
+            for name, kind in self.again
+            if kind == StepKind.CURSOR
+        ]
+        return goes_on + anew
 
 
 def preview_command(one: Preview) -> str:

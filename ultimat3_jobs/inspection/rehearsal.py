@@ -73,6 +73,7 @@ def trial_report(tried: Trial) -> dict[str, Any]:
         "name": tried.name,
         "rolled_back": True,
         "failure": tried.failure,
+        "warnings": list(tried.warnings),
         "rows": [
             {
                 "key": row.key,
@@ -89,6 +90,7 @@ def trial_report(tried: Trial) -> dict[str, Any]:
 
 def _trial(tried: Trial) -> Iterator[str]:
     name = printable(tried.name)
+    yield from (f"warning: {printable(one)}" for one in tried.warnings)
     if tried.failure:
         yield f"{name}  the handler raised, and what it wrote was rolled back:"
         yield f"    {printable(bounded(tried.failure))}"

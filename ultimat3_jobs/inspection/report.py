@@ -125,6 +125,7 @@ def preview(one: Preview) -> dict[str, Any]:
         "from_step": one.from_step,
         "kept": [{"name": name, "kind": kind} for name, kind in one.kept],
         "again": [{"name": name, "kind": kind} for name, kind in one.again],
+        "notes": one.notes,
         "command": preview_command(one),
     }
 

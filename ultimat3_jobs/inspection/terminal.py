@@ -54,12 +54,13 @@ def preview(one: Preview) -> str:
 def _preview(one: Preview) -> Iterator[str]:
     begins = "as it stands" if one.from_step is None else f"from step {one.from_step!r}"
     yield f"{one.id}  {printable(one.name)}  {printable(begins)}"
-    for what, steps in (("skipped, their results are kept", one.kept), ("done again", one.again)):
+    for what, steps in (("skipped, their results are kept", one.skipped), ("done again", one.again)):
         yield f"  {what}: {len(steps)}"
         shown = steps[:MAX_STEPS_SHOWN]
         yield from (f"    {printable(kind):<6}  {printable(name)}" for name, kind in shown)
         if len(steps) > len(shown):
             yield f"    ... and {len(steps) - len(shown)} more"
+    yield from (f"  {printable(note)}" for note in one.notes)
     yield "  Steps that are not recorded yet run when their turn comes. Nothing was changed; this does it:"
     yield f"    {printable(preview_command(one))}"
 

@@ -34,10 +34,12 @@ class Screen:
     Attributes:
         say: prints a line.
         draw: draws a line over the one that it drew before; None where that is not possible.
+        only_notices: whether it is told what keeps the pass, and not how far that is.
     """
 
     say: Callable[[str], None]
     draw: Callable[[str], None] | None
+    only_notices: bool = False
 
 
 class Follower:
@@ -46,10 +48,10 @@ class Follower:
     Args:
         name: of the backfill.
         run_id: of the pass.
-        screen: where to show it; None shows nothing.
+        screen: where to show it.
     """
 
-    def __init__(self, name: str, run_id: UUID, screen: Screen | None) -> None:
+    def __init__(self, name: str, run_id: UUID, screen: Screen) -> None:
         self._name = name
         self._run_id = run_id
         self._screen = screen
@@ -75,7 +77,7 @@ class Follower:
 
     def let_go(self) -> None:
         """Leave the line that is drawn over."""
-        if self._drawn and self._screen is not None:
+        if self._drawn:
             self._screen.say("")
             self._drawn = False
 
@@ -102,10 +104,10 @@ class Follower:
         return told
 
     def _show(self, told: PassReport) -> None:
-        if self._screen is None:
-            return
         if told.is_live and not self._is_cut_off:
             self._notice(told)
+        if self._screen.only_notices:
+            return
         line = bar(told)
         if self._screen.draw is not None:
             self._screen.draw(line)
@@ -130,8 +132,7 @@ class Follower:
 
     def _say(self, text: str) -> None:
         self.let_go()
-        if self._screen is not None:
-            self._screen.say(printable(text))
+        self._screen.say(printable(text))
 
 
 def bar(told: PassReport) -> str:

@@ -16,7 +16,7 @@ from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.errors import DriverUnavailable, JobsError, MigrationMissing
 from ultimat3_jobs.inspection import report, terminal
 from ultimat3_jobs.inspection.lists import MAX_PAGE
-from ultimat3_jobs.text import fault_of_text
+from ultimat3_jobs.text import command_line, fault_of_text
 
 
 class Refused(Exception):
@@ -86,8 +86,11 @@ class ReportingCommand(BaseCommand):
 
     def print_text(self, text: str) -> None:
         """Print text, with what the terminal's encoding does not have escaped."""
-        encoding = getattr(self.stdout, "encoding", None) or "utf-8"
-        self.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        self.stdout.write(_encodable(text, self.stdout))
+
+    def print_aside(self, text: str) -> None:
+        """Print text for people beside an answer for a program."""
+        self.stderr.write(_encodable(text, self.stderr))
 
     def print_json(self, value: dict[str, Any]) -> None:
         """Print the one object of an answer."""
@@ -113,6 +116,11 @@ def storable(text: str) -> str:
     return text
 
 
+def _encodable(text: str, stream: Any) -> str:
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
 def _unusable(error: DatabaseError) -> DriverUnavailable:
     """What a database error says about the queue: most often that `migrate` has not been run there."""
     alias = queue_alias()
@@ -120,7 +128,7 @@ def _unusable(error: DatabaseError) -> DriverUnavailable:
     with suppress(DatabaseError), connections[alias].cursor() as cursor:
         if "x_jobs" not in connections[alias].introspection.table_names(cursor):
             return MigrationMissing(
-                f"{alias!r} has no tables of ultimat3_jobs", fix=f"python manage.py migrate --database {alias}"
+                f"{alias!r} has no tables of ultimat3_jobs", fix=command_line("migrate", "--database", alias)
             )
     first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-    return DriverUnavailable(f"the queue's database refused: {first}", fix=f"python manage.py check --database {alias}")
+    return DriverUnavailable(f"the queue's database refused: {first}", fix=command_line("check", "--database", alias))

@@ -191,7 +191,7 @@ class Command(ReportingCommand):
         """
         endings: list[PassReport] = []
         for name, run_id in passes:
-            follower = Follower(name, run_id, None if options["json"] else self._screen())
+            follower = Follower(name, run_id, self._screen(options))
             try:
                 endings.append(follower.follow())
             except KeyboardInterrupt:
@@ -214,7 +214,9 @@ class Command(ReportingCommand):
             self.print_text(f"    {terminal.safe(command)}")
         sys.exit(DETACHED)
 
-    def _screen(self) -> Screen:
+    def _screen(self, options: dict[str, Any]) -> Screen:
+        if options["json"]:  # the one object comes at the end, and until then somebody may wait for nobody
+            return Screen(self.print_aside, None, only_notices=True)
         return Screen(self.print_text, self._draw if self.stdout.isatty() else None)
 
     def _draw(self, line: str) -> None:

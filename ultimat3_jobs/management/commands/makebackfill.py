@@ -15,6 +15,7 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.models import Model
 
 from ultimat3_jobs import registry
+from ultimat3_jobs.backfills.commands import backfill_command
 from ultimat3_jobs.backfills.skeleton import IMPORTED, Swept, text_of
 from ultimat3_jobs.discovery import BACKFILLS
 from ultimat3_jobs.text import MAX_NAME
@@ -65,7 +66,7 @@ class Command(BaseCommand):
         self.stdout.write(f"wrote {_shown(file)}")
         if model is None:
             self.stdout.write("name its model in it, then look: ", ending="")
-        self.stdout.write(f"python manage.py backfill {name}")
+        self.stdout.write(backfill_command(name))
 
 
 def _app(label: str) -> AppConfig:
