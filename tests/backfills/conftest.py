@@ -14,7 +14,10 @@ from tests.processes import Processes
 from tests.scratch_project import ScratchProject
 from ultimat3_jobs import registry
 
-DATABASE = "scratch_of_backfills"
+
+def scratch_database() -> str:
+    """Return the name of the scratch project's database on a server: runs side by side have one each."""
+    return f"{connection.settings_dict['NAME']}_scratch"
 
 
 @pytest.fixture
@@ -30,16 +33,17 @@ def scratch_here(transactional_db: None, tmp_path: Path, vendor: str) -> Iterato
     """A project of the test's own, on an empty database."""
     url = f"sqlite:///{tmp_path}/empty.sqlite3"
     if vendor == "postgresql":
-        _execute(f'DROP DATABASE IF EXISTS "{DATABASE}" WITH (FORCE)', f'CREATE DATABASE "{DATABASE}"')
+        name = scratch_database()
+        _execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)', f'CREATE DATABASE "{name}"')
         given = urlsplit(os.environ["DATABASE_URL"])
         # All but the last part of a path names the folder of a Unix socket.
-        url = given._replace(path=f"{given.path.rpartition('/')[0]}/{DATABASE}").geturl()
+        url = given._replace(path=f"{given.path.rpartition('/')[0]}/{name}").geturl()
     folder = tmp_path / "project"
     folder.mkdir()
     with Processes(tmp_path, url) as processes:
         yield ScratchProject(folder, processes)
     if vendor == "postgresql":
-        _execute(f'DROP DATABASE IF EXISTS "{DATABASE}" WITH (FORCE)')
+        _execute(f'DROP DATABASE IF EXISTS "{scratch_database()}" WITH (FORCE)')
 
 
 def _execute(*statements: str) -> None:

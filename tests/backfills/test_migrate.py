@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.db import connection
 
-from tests.backfills.conftest import DATABASE
+from tests.backfills.conftest import scratch_database
 from tests.scratch_project import ScratchProject
 
 CREATED = """
@@ -123,7 +123,7 @@ def test_our_indexes_whose_build_was_broken_off_are_built_by_the_next_migrate(sc
     scratch_here.app("blog", {})
     manage(scratch_here, "migrate", "ultimat3_jobs", "0004")
     writer = connection.copy()
-    writer.settings_dict["NAME"] = DATABASE
+    writer.settings_dict["NAME"] = scratch_database()
     writer.set_autocommit(False)
     try:
         writer.cursor().execute("LOCK TABLE x_job_leases IN ROW EXCLUSIVE MODE")

@@ -101,23 +101,25 @@ def test_a_throttle_is_asked_before_each_page_and_a_long_wait_is_parked() -> Non
 
 
 @pytest.mark.usefixtures("items")
-def test_what_a_pass_waited_for_is_told_no_more_once_it_goes_on() -> None:
-    answers = iter(["1h", None, "1h"])
-    done = sweep(declare(None, Item, batch=10, throttle=lambda: next(answers, None)))
-    assert done.state == "suspended"
+def test_a_change_of_controls_that_a_run_was_told_of_is_forgotten_with_the_run() -> None:
+    ids: list[Any] = []
 
-    age(3_600, "run_at")
-    get_driver().promote(limit=1)
-    lost = claim(get_driver(), worker="w", free=1, lease=timedelta(minutes=1), queues=QueueSelection(), lapsed=1)
+    def steer() -> None:
+        controls.pace(ids[0], by="ann", rate=500)
+        assert row(ids[0]).park_reason == "its controls were changed"
+
+    started = declare(None, Item, batch=10, throttle=steer).enqueue()
+    ids.append(started.id)
+    claimed = {"free": 1, "lease": timedelta(minutes=1), "queues": QueueSelection(), "lapsed": 1}
+    assert len(claim(get_driver(), worker="w", **claimed)) == 1  # type: ignore[arg-type]
+    steer()
     age(3_600, "visible_at")
     get_driver().sweep(limit=10)
-    assert (len(lost), row(done.pk).state, row(done.pk).park_reason) == (1, "ready", "")
+    assert (row(started).state, row(started).park_reason) == ("ready", "")
 
     run_due()
-    assert (row(done.pk).state, "throttle" in row(done.pk).park_reason) == ("suspended", True)
-    age(3_600, "run_at")
-    run_due()
-    assert (row(done.pk).state, row(done.pk).park_reason) == ("done", "")
+
+    assert (row(started).state, row(started).park_reason) == ("done", "")
 
 
 @pytest.mark.usefixtures("items")
@@ -227,7 +229,7 @@ def test_a_window_that_is_shut_lets_nothing_run(shut: str) -> None:
 def test_workers_that_end_after_each_job_get_a_pass_on_by_a_page_each() -> None:
     started = declare(None, Item, batch=5).enqueue()
 
-    for pages in (1, 2, 3):
+    for pages in (1, 2):
         Worker(WorkerOptions(max_jobs=1)).run()
         assert row(started).state in ("suspended", "ready")  # it may have fallen due by now
         assert (row(started).attempt, handled(Item)) == (0, {0: 20 - 5 * pages, 1: 5 * pages})
@@ -251,7 +253,7 @@ def test_a_worker_that_is_to_finish_is_let_go_at_a_pages_end() -> None:
         assert begun.wait(TIMEOUT)
         (active,) = worker.worker._inflight.all()
         worker.worker.finish()
-        wait_for(active.vitals.winding_down.is_set, "the run is told")
+        assert active.vitals.winding_down.is_set()  # whatever the worker's loop waits for
         may_land.set()
         worker.ended()
 

@@ -55,14 +55,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         SQLITE,
     ),
     Mutation(
-        "declared: a source can be called",
-        DEFINITION,
-        "    if not callable(value) or inspect.iscoroutinefunction(value):\n",
-        "    if inspect.iscoroutinefunction(value):\n",
-        f"{REFUSED}[source-all-source=lambda: Post.objects.all()]",
-        SQLITE,
-    ),
-    Mutation(
         "declared: a source takes no arguments",
         DEFINITION,
         "        inspect.signature(value).bind()\n",
@@ -83,7 +75,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         DEFINITION,
         "is_label(app, MAX_NAME) and is_label(name, MAX_NAME)",
         "is_label(app, MAX_NAME)",
-        f'{REFUSED}[requires-value8-requires=("blog", "0007_post_slug")]',
+        f'{REFUSED}[requires-value7-requires=("blog", "0007_post_slug")]',
         SQLITE,
     ),
     Mutation(
@@ -91,7 +83,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         DEFINITION,
         "    if names and all(is_label(",
         "    if all(is_label(",
-        f'{REFUSED}[environments-value11-environments=["staging", "production"]]',
+        f'{REFUSED}[environments-value10-environments=["staging", "production"]]',
         SQLITE,
     ),
     Mutation(
@@ -99,7 +91,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         DEFINITION,
         "    if names and all(is_label(one, MAX_LABEL) for one in names):\n",
         "    if names:\n",
-        f'{REFUSED}[environments-value12-environments=["staging", "production"]]',
+        f'{REFUSED}[environments-value11-environments=["staging", "production"]]',
         SQLITE,
     ),
     Mutation(
@@ -255,7 +247,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         SQLITE,
     ),
     Mutation(
-        "keys: a page whose keys were changed meanwhile does not move the cursor",
+        "page keys: a page whose keys were changed meanwhile does not move the cursor",
         PAGES,
         "        if found and not go_up(",
         "        if False and not go_up(",
@@ -263,7 +255,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         SQLITE,
     ),
     Mutation(
-        "keys: a page whose keys were changed meanwhile is read anew",
+        "page keys: a page whose keys were changed meanwhile is read anew",
         PAGES,
         "isinstance(error, BackfillKeysMoved) or sqlstate(error) in AGAIN",
         "sqlstate(error) in AGAIN",
@@ -272,7 +264,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         POSTGRESQL,
     ),
     Mutation(
-        "keys: a page stays within its stretch",
+        "page keys: a page stays within its stretch",
         KEYSET,
         " and keys[-1] <= until\n",
         "\n",
@@ -280,7 +272,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         SQLITE,
     ),
     Mutation(
-        "keys: the order of text is for the database to say",
+        "page keys: the order of text is for the database to say",
         KEYSET,
         "    if all(_is_ordered(key) for key in (*keys, until)):\n",
         "    if True:\n",

@@ -221,22 +221,22 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *(
         Mutation(
-            "turns: what a pass waited for is not told of it when it is done",
+            "turns: a run that ends forgets that its controls were changed",
             f"ultimat3_jobs/sql/{vendor}/ack.sql",
             "    park_reason = '',\n",
             "",
-            f"{TESTS}what_a_pass_waited_for_is_told_no_more_once_it_goes_on",
+            f"{TESTS}a_change_of_controls_that_a_run_was_told_of_is_forgotten_with_the_run",
             (vendor,),
         )
         for vendor in BOTH
     ),
     *(
         Mutation(
-            "turns: what a pass waited for is not told of it when its worker is lost",
+            "turns: a run that is lost forgets that its controls were changed",
             f"ultimat3_jobs/sql/{vendor}/sweep.sql",
             "    park_reason = '',\n",
             "",
-            f"{TESTS}what_a_pass_waited_for_is_told_no_more_once_it_goes_on",
+            f"{TESTS}a_change_of_controls_that_a_run_was_told_of_is_forgotten_with_the_run",
             (vendor,),
         )
         for vendor in BOTH
