@@ -113,7 +113,7 @@ def test_a_pass_that_has_ended_offers_no_controls(admin_client: Client, state: s
 
     text = page(admin_client, page_of(job.id))
 
-    assert buttons(text) == []
+    assert buttons(text) == (["retry"] if state == "dead" else [])
     assert ("x-jobs-alarm" in text) is (state == "dead")
 
 
@@ -165,6 +165,14 @@ def test_a_pass_is_cancelled_with_the_permission_of_jobs(started: UUID, seen_by:
 
     assert confirm(seen_by("view_backfill", "cancel_job"), "cancel", started, url=LIST) == [f"{started}: cancelled"]
     assert row(started).state == "cancelled"
+
+
+def test_a_failed_pass_is_retried_with_the_permission_of_jobs(seen_by: SeenBy) -> None:
+    job = add_pass("dead", begun=True)
+    assert act(seen_by("view_backfill", "pause_backfill"), "retry", job.id, url=LIST).status_code == 403
+
+    assert confirm(seen_by("view_backfill", "retry_job"), "retry", job.id, url=LIST) == [f"{job.id}: retried"]
+    assert row(job.id).state == "ready"
 
 
 def test_what_has_ended_meanwhile_is_refused_with_what_mends_it(admin_client: Client) -> None:

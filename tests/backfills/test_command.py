@@ -96,7 +96,7 @@ def test_a_name_alone_says_what_a_pass_would_do_and_writes_nothing() -> None:
     assert not [one["sql"] for one in queries if one["sql"].lstrip().startswith(("INSERT", "UPDATE", "DELETE"))]
     assert "a dry run: nothing was changed" in told
     assert "25 rows" in told
-    assert "3 or more, 1 s or more" in told
+    assert "3 pages or more, 1 s or more" in told
     assert "exactly once: a page and the cursor" in told
     assert "window:       00:00-23:59" in told
     first = ", ".join(map(str, Item.objects.order_by("pk").values_list("pk", flat=True)[:5]))

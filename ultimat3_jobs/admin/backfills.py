@@ -29,7 +29,7 @@ from ultimat3_jobs.backfills.pacing import HIGHEST_RATE, LOWEST_RATE
 from ultimat3_jobs.backfills.pending import PassStatus
 from ultimat3_jobs.backfills.plan import start
 from ultimat3_jobs.backfills.windows import parse_window
-from ultimat3_jobs.errors import BackfillUnknown, DeclarationInvalid, JobsError
+from ultimat3_jobs.errors import BackfillRunning, BackfillUnknown, DeclarationInvalid, JobsError
 from ultimat3_jobs.inspection import backfill_texts, repair
 from ultimat3_jobs.inspection.backfills import PassPage, list_passes, pending
 from ultimat3_jobs.inspection.masking import printable
@@ -116,7 +116,13 @@ CANCEL = Repair(
     "A cancelled pass never goes on. The page that it is at is rolled back; those before it stay. A new pass begins "
     "with the first row.",
 )
-_PERMISSIONS = {"cancel": "cancel_job"}
+RETRY = Repair(
+    "retry",
+    "Retried",
+    repair.retry,
+    "It goes on from its last page, in the code that the workers have now; attempts start over.",
+)
+_PERMISSIONS = {"cancel": "cancel_job", "retry": "retry_job"}
 _ALARM = (PassStatus.FAILED,)
 
 
@@ -161,7 +167,7 @@ class BackfillAdmin(RepairingAdmin):
     list_display_links = ("shown_name",)
     search_fields = ("name",)
     search_help_text = "The whole of a backfill's name."
-    repairs: ClassVar = (PAUSE, RESUME, PACE, CANCEL)
+    repairs: ClassVar = (PAUSE, RESUME, PACE, CANCEL, RETRY)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[BackfillChangeList]:
         return BackfillChangeList
@@ -225,7 +231,7 @@ class BackfillAdmin(RepairingAdmin):
 
     def twin(self, repair: Repair, ids: Sequence[UUID]) -> str:
         """Return the command lines that do the same: one for each pass that is steered."""
-        if repair is CANCEL:
+        if repair in (CANCEL, RETRY):
             return super().twin(repair, ids)
         options = ("--rate", "5", "--window", "22:00-06:00") if repair is PACE else ()
         return " && ".join(command_line("jobs", repair.verb, str(one), *options) for one in ids)
@@ -266,6 +272,8 @@ class BackfillAdmin(RepairingAdmin):
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[no-any-return, attr-defined]
         facts = {**backfill_texts.facts(one), "bound": "" if one.row.bound is None else str(one.row.bound)}
         offered = [RESUME if one.status is PassStatus.PAUSED else PAUSE, PACE, CANCEL] if one.is_live else []
+        if backfill_texts.may_go_on(one):
+            offered = [RETRY]
         site = self.admin_site.name
         page = {
             "title": printable(one.name),
@@ -307,6 +315,7 @@ class BackfillAdmin(RepairingAdmin):
             "media": self.media,
             "form": form,
             "refusal": refusal and {"cause": printable(refusal.cause), "fix": printable(refusal.fix)},
+            "hopeless": isinstance(refusal, BackfillRunning),  # force helps against what has completed alone
             "warnings": [printable(one) for one in warnings],
             "command": printable(backfill_command(backfill.name, "--write")),
             "look": printable(backfill_command(backfill.name)),

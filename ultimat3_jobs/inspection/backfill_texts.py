@@ -137,11 +137,16 @@ def commands(one: PassReport) -> list[tuple[str, str]]:
             ]
         case PassStatus.COMPLETED:
             return [(again[0], "sweeps all of it again")]
-        case PassStatus.FAILED if _may_go_on(one):
+        case PassStatus.FAILED if may_go_on(one):
             return [(command_line("jobs", "retry", run_id), "lets it go on from its last page"), again]
     return [again]
 
 
-def _may_go_on(one: PassReport) -> bool:
-    """Whether a retry of a failed pass has rows before it."""
-    return one.job is not None and one.job.state in RETRYABLE and one.job.error_class not in _AT_ITS_END
+def may_go_on(one: PassReport) -> bool:
+    """Whether a pass has failed and a retry of it has rows before it."""
+    return (
+        one.status is PassStatus.FAILED
+        and one.job is not None
+        and one.job.state in RETRYABLE
+        and one.job.error_class not in _AT_ITS_END
+    )

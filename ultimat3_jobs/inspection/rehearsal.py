@@ -167,7 +167,7 @@ def _rows(reach: Reach) -> str:
 
 
 def _pages(reach: Reach) -> str:
-    return f"{reach.pages:,} or more, {span(reach.seconds)} or more"
+    return f"{reach.pages:,} {'page' if reach.pages == 1 else 'pages'} or more, {span(reach.seconds)} or more"
 
 
 def _page(made: Plan) -> str:
