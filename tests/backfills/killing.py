@@ -113,8 +113,8 @@ def work(point: str, pages: str, number: str, *options: str) -> None:
             at.end = False
             killer.reach("committed")
 
-    def waiting(turns: Any) -> None:
-        turn(turns)
+    def waiting(turns: Any, rows: Any) -> None:
+        turn(turns, rows)
         killer.reach("between")
 
     def counting(*given: Any) -> tuple[int, bool]:
