@@ -165,9 +165,9 @@ def test_a_connection_that_is_cut_loses_no_page_and_does_none_twice(
     checkpoint = DatabaseDriver.checkpoint
     ending = threading.local()
 
-    def waiting(turns: Turns) -> None:
+    def waiting(turns: Turns, rows: Any) -> None:
         cut("between")
-        turn(turns)
+        turn(turns, rows)
 
     def committing(wrapper: Any) -> None:
         real(wrapper)
