@@ -174,7 +174,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "try: nothing is written elsewhere",
         TRIAL,
-        "                written_alone(rows.alias, refuse=lambda other: _elsewhere(declared, other)),\n",
+        "                written_alone(rows.alias, refuse=lambda other: _elsewhere(declared, rows, other)),\n",
         "",
         f"{TRIED}test_writes_to_another_database_are_refused",
         SQLITE,
