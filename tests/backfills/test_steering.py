@@ -8,13 +8,18 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
+from django.db.models import F
+from django.test import Client
 
 from tests.app.models import Item
-from tests.backfills.sweeping import declare, handled, ledger
+from tests.backfills.sweeping import declare, handled, ledger, sweep
 from tests.inspection.rows import add_job
 from tests.processes import Processes
+from tests.test_admin import act
 from tests.working import history, row, run_due
+from ultimat3_jobs import Retry
 from ultimat3_jobs.drivers import get_driver
 
 pytestmark = pytest.mark.usefixtures("queue")
@@ -141,3 +146,33 @@ def test_show_tells_the_pass_of_a_job(started: UUID) -> None:
     told = answered("show", started)["pass"]
     assert (told["status"], told["paused_by"], told["begun"]) == ("paused", "manage.py jobs", True)
     assert answered("show", add_job("dead").id)["pass"] is None
+
+
+def test_a_preview_says_what_becomes_of_a_sweep() -> None:
+    Item.objects.bulk_create(Item(number=number) for number in range(4))
+    failing = [True]
+
+    def handler(run: Any, rows: list[Item]) -> None:
+        Item.objects.filter(pk__in=[one.pk for one in rows]).update(handled=F("handled") + 1)
+        if failing and rows[0].number == 2:
+            failing.clear()
+            raise ValueError("once")
+
+    one = sweep(declare(handler, Item, batch=2, retry=Retry(attempts=1)))
+    assert (one.state, handled(Item)) == ("dead", {0: 2, 1: 2})
+
+    goes_on, anew = jobs("retry", one.id, "--preview"), jobs("retry", one.id, "--preview", "--from-step", "sweep")
+    client = Client()
+    client.force_login(User.objects.create_superuser("ann"))
+    asked = act(client, "retry", one.id, from_step="sweep").content.decode()
+
+    forgets = "sweep forgets its cursor: every row is handled again, from the first one"
+    assert "  skipped, their results are kept: 0\n" in goes_on
+    assert "  sweep goes on behind its cursor\n" in goes_on
+    assert f"  {forgets}\n" in anew
+    assert f"{forgets}." in asked
+    assert answered("retry", one.id, "--preview")["previews"][0]["notes"] == ["sweep goes on behind its cursor"]
+    # And so it is.
+    jobs("retry", one.id, "--from-step", "sweep")
+    run_due()
+    assert handled(Item) == {1: 2, 2: 2}

@@ -19,6 +19,7 @@ from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills import ledger
 from ultimat3_jobs.backfills.commands import backfill_command, list_command
 from ultimat3_jobs.backfills.pacing import check_rate
+from ultimat3_jobs.backfills.passes import is_at_its_end
 from ultimat3_jobs.backfills.pending import COMPLETED
 from ultimat3_jobs.backfills.source import rows_of
 from ultimat3_jobs.backfills.windows import Window, parse_window
@@ -184,11 +185,12 @@ class _Control:
         return outcome
 
     def _refusal(self, alias: str, name: str) -> BackfillNotLive:
-        state = Job.objects.using(alias).filter(pk=self.run_id).values_list("state", flat=True).first()
+        found = Job.objects.using(alias).filter(pk=self.run_id).values_list("state", "error_class").first()
+        state, error_class = found or (None, "")
         asked = f"cannot {self.kind} the pass {self.run_id} of backfill {name!r}"
         if self._outcome(alias) == COMPLETED:
             return BackfillNotLive(f"{asked}: it has completed", fix=list_command(name))
-        if state in RETRYABLE:
+        if state in RETRYABLE and not is_at_its_end(error_class):
             return BackfillNotLive(f"{asked}: it is {state}", fix=command_line("jobs", "retry", str(self.run_id)))
         return BackfillNotLive(
             f"{asked}: {'its job has been deleted' if state is None else f'it is {state}'}",

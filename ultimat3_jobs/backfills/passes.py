@@ -14,10 +14,15 @@ from ultimat3_jobs.backfills.gate import CompletedPass
 from ultimat3_jobs.backfills.pending import COMPLETED, Pass, PassStatus, pass_status
 from ultimat3_jobs.definition import JobDefinition
 from ultimat3_jobs.drivers.database import rows
+from ultimat3_jobs.errors import BackfillStalled
 from ultimat3_jobs.sql import run
+from ultimat3_jobs.traces import class_name
 
 KEY = "pass"
 """The key of every pass, so that a backfill has one that is live."""
+
+
+_AT_ITS_END = frozenset({class_name(BackfillStalled)})
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,14 @@ class Named:
     names: tuple[str, ...]
     """Its name, and those that it had before."""
     tenant: str | None
+
+
+def is_at_its_end(error_class: str) -> bool:
+    """Whether a pass that failed with an error of this class has been through all of its rows.
+
+    A retry of it would sweep nothing: what goes on is another pass.
+    """
+    return error_class in _AT_ITS_END
 
 
 def named(definition: JobDefinition) -> Named:

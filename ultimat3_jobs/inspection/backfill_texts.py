@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from ultimat3_jobs.backfills.commands import backfill_command
+from ultimat3_jobs.backfills.passes import is_at_its_end
 from ultimat3_jobs.backfills.pending import PassStatus
-from ultimat3_jobs.errors import BackfillStalled
 from ultimat3_jobs.inspection.passes import PassReport
 from ultimat3_jobs.inspection.story import error_line
 from ultimat3_jobs.moments import instant, span
 from ultimat3_jobs.states import RETRYABLE
 from ultimat3_jobs.text import command_line
-from ultimat3_jobs.traces import class_name
 
 UNKNOWN = "-"
-_AT_ITS_END = frozenset({class_name(BackfillStalled)})
-"""Errors of passes that have been through all of their rows: a retry would sweep nothing."""
 
 
 def progress_text(one: PassReport) -> str:
@@ -148,5 +145,5 @@ def may_go_on(one: PassReport) -> bool:
         one.status is PassStatus.FAILED
         and one.job is not None
         and one.job.state in RETRYABLE
-        and one.job.error_class not in _AT_ITS_END
+        and not is_at_its_end(one.job.error_class)
     )

@@ -8,6 +8,8 @@ from typing import TypeVar
 from uuid import UUID
 
 from ultimat3_jobs.aliases import queue_alias
+from ultimat3_jobs.backfills.commands import backfill_command
+from ultimat3_jobs.backfills.passes import is_at_its_end
 from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.errors import JobsError, NotCancellable, NotRetryable, StepUnknown, UnknownJob
 from ultimat3_jobs.inspection.staged import staged_rows
@@ -15,6 +17,8 @@ from ultimat3_jobs.inspection.steps import recorded_names, unknown_step
 from ultimat3_jobs.models import Job, OutboxEntry
 from ultimat3_jobs.outbox.repair import retry_set_aside
 from ultimat3_jobs.records import CancelVerdict, RetryVerdict
+from ultimat3_jobs.states import RETRYABLE
+from ultimat3_jobs.text import command_line
 
 BATCH = 500
 """Rows that one transaction of a bulk repair moves."""
@@ -40,6 +44,19 @@ class Outcome:
     done: bool
     verdict: str
     error: JobsError | None = None
+
+
+def mending(job: Job) -> tuple[str, str] | None:
+    """Return the command that is likely to mend a dead or failed job, and what it does; None where nothing is to mend.
+
+    Args:
+        job: with its state, its name and the class of its error.
+    """
+    if job.state not in RETRYABLE:
+        return None
+    if is_at_its_end(job.error_class):
+        return backfill_command(job.name, "--write"), "starts another pass: in this one no row is left to go on with"
+    return command_line("jobs", "retry", str(job.id)), "starts it again, its attempts anew"
 
 
 def retry(ids: Sequence[UUID], *, by: str, reason: str, from_step: str | None = None) -> list[Outcome]:

@@ -12,13 +12,14 @@ from ultimat3_jobs.inspection.lists import COLUMNS, Page
 from ultimat3_jobs.inspection.masking import masked
 from ultimat3_jobs.inspection.passes import PassReport
 from ultimat3_jobs.inspection.preview import Preview, preview_command
-from ultimat3_jobs.inspection.repair import Outcome
+from ultimat3_jobs.inspection.repair import Outcome, mending
 from ultimat3_jobs.inspection.staged import StagedPage, staged_command
 from ultimat3_jobs.inspection.step_texts import Waits, waits
 from ultimat3_jobs.inspection.steps import RecordedStep
 from ultimat3_jobs.inspection.story import StagedStory, Story
 from ultimat3_jobs.models import Backfill, Job, JobAttempt, OutboxEntry
-from ultimat3_jobs.states import LIVE, RETRYABLE
+from ultimat3_jobs.states import LIVE
+from ultimat3_jobs.text import command_line
 
 VERSION = 1
 """Of all reports. It grows where a field goes or means something else."""
@@ -66,9 +67,9 @@ def staged_page(listed: StagedPage) -> dict[str, Any]:
 
 def job(one: Job) -> dict[str, Any]:
     """One job of a list, with the command that mends it."""
-    verb = "retry" if one.state in RETRYABLE else "cancel" if one.state in LIVE else None
-    mend = f"python manage.py jobs {verb} {one.id}" if verb else None
-    return {**_fields(one, COLUMNS), "command": mend}
+    mend = mending(one)
+    stop = command_line("jobs", "cancel", str(one.id)) if one.state in LIVE else None
+    return {**_fields(one, COLUMNS), "command": stop if mend is None else mend[0]}
 
 
 def story(told: Story | StagedStory) -> dict[str, Any]:

@@ -9,8 +9,10 @@ from uuid import UUID
 
 from ultimat3_jobs import registry
 from ultimat3_jobs.aliases import queue_alias
+from ultimat3_jobs.backfills.passes import is_at_its_end
 from ultimat3_jobs.drivers.database.rows import encode, parse_instant, uuid
 from ultimat3_jobs.inspection.passes import PassReport, pass_of
+from ultimat3_jobs.inspection.repair import mending
 from ultimat3_jobs.inspection.staged import staged_rows
 from ultimat3_jobs.inspection.step_texts import why_suspended
 from ultimat3_jobs.inspection.steps import MAX_STEPS_SHOWN, RecordedStep, last_steps
@@ -265,12 +267,13 @@ def _stop(job: Job) -> str:
 def _commands(job: Job, holder: UUID | None, steps: list[RecordedStep]) -> list[tuple[str, str]]:
     if job.state in LIVE:
         return [(f"python manage.py jobs cancel {job.id}", "stops it for good")]
-    if job.state not in RETRYABLE:
+    mend = mending(job)
+    if mend is None:
         return []
-    commands = [(f"python manage.py jobs retry {job.id}", "starts it again, its attempts anew")]
+    commands = [mend]
     if holder is not None:
         commands.insert(0, (f"python manage.py jobs show {holder}", "tells about the job that has its key"))
-    elif job.cause:
+    elif job.cause and not is_at_its_end(job.error_class):
         alike = f"python manage.py jobs retry --cause {job.cause}"
         commands.append((alike, "lists those that failed alike; with --write they are retried"))
     if steps:

@@ -8,13 +8,13 @@ from ultimat3_jobs.inspection import backfill_texts
 from ultimat3_jobs.inspection.lists import Page
 from ultimat3_jobs.inspection.masking import bounded, printable, shown
 from ultimat3_jobs.inspection.preview import Preview, preview_command
+from ultimat3_jobs.inspection.repair import mending
 from ultimat3_jobs.inspection.staged import StagedPage, staged_command
 from ultimat3_jobs.inspection.step_texts import output_text, progress_text, state_text, took_text, when_text
 from ultimat3_jobs.inspection.steps import MAX_STEPS_SHOWN
 from ultimat3_jobs.inspection.story import StagedStory, Story, attempt_line, attempt_text, failure_text, overview
 from ultimat3_jobs.models import Job, JobAttempt, OutboxEntry
 from ultimat3_jobs.moments import instant
-from ultimat3_jobs.states import RETRYABLE
 
 MAX_CELL = 60
 
@@ -28,7 +28,7 @@ def page(listed: Page) -> str:
     """A list: one line for each job, and under a dead letter the command that retries it."""
     lines = _table(
         [("ID", "STATE", "ATTEMPT", "ENDED", "NAME", "QUEUE", "TENANT", "KEY", "WHY"), *map(_cells, listed.jobs)],
-        [""] + [f"    python manage.py jobs retry {job.id}" if job.state in RETRYABLE else "" for job in listed.jobs],
+        [""] + [f"    {printable(mend[0])}" if (mend := mending(job)) else "" for job in listed.jobs],
     )
     if not listed.jobs:
         lines = ["no job was found"]
