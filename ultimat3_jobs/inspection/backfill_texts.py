@@ -146,4 +146,5 @@ def may_go_on(one: PassReport) -> bool:
         and one.job is not None
         and one.job.state in RETRYABLE
         and not is_at_its_end(one.job.error_class)
+        and (one.row.forced or not one.swept)  # another pass has done it all
     )

@@ -146,8 +146,11 @@ def _reports(found: Iterable[tuple[Backfill | None, Job | None]]) -> list[PassRe
     ((text,),) = run(queue_alias(), "clock", {})
     now, sum_of = parse_instant(text), cache(_checksum)
     reports = [_report(row, job, now, sum_of) for row, job in pairs]
-    swept = _swept({one.name for one in reports if one.status in (PassStatus.FAILED, PassStatus.CANCELLED)})
+    swept = _swept({one.name for one in reports if one.status in _MAY_NEED_FORCE})
     return [replace(one, swept=True) if one.name in swept else one for one in reports]
+
+
+_MAY_NEED_FORCE = (PassStatus.FAILED, PassStatus.CANCELLED, PassStatus.SKIPPED)
 
 
 def _swept(names: Collection[str]) -> set[str]:
