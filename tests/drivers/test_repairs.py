@@ -176,7 +176,7 @@ def test_steps_are_forgotten_with_the_retry_or_not_at_all(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("the history is full")
 
-    monkeypatch.setattr(repairs, "_log", fail)
+    monkeypatch.setattr(repairs, "log_repairs", fail)
     with pytest.raises(RuntimeError):
         harness.driver().retry([job.id], from_step="charge")
 

@@ -94,8 +94,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="atomic: the transaction begins as one that writes",
         file=FENCED,
-        old="                self._driver.take_turn()\n",
-        new="",
+        old="                    self._driver.take_turn()\n",
+        new="                    pass\n",
         test=f"{IN_ATOMIC}::test_a_body_that_reads_before_it_writes_never_meets_a_locked_database",
         vendors=SQLITE,
     ),

@@ -189,3 +189,4 @@ def test_changed_code_starts_the_worker_again_once_its_jobs_have_ended(processes
 
     assert worker.wait() == 0
     assert (row(slow).state, row(slow).attempt) == ("done", 1)
+    assert "jobs.worker.draining running=1" not in worker.output()
