@@ -82,8 +82,9 @@ def when(event: str, do: Callable[[], Any]) -> Iterator[list[Any]]:
 
 
 def blocked() -> int:
+    """Return how many sessions wait for this one."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0")
+        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))")
         return int(cursor.fetchone()[0])
 
 
