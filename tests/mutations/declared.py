@@ -121,7 +121,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "passes: one that was made a value goes through the gate",
         DECLARE,
-        "        return self.handle._start(lambda: JobCall.enqueue(self), forced=self.forced)\n",
+        "        return self.handle.start(lambda: JobCall.enqueue(self), forced=self.forced)[0]\n",
         "        return JobCall.enqueue(self)\n",
         f"{STARTED}every_way_to_enqueue_a_pass_goes_through_the_gate[call]",
         SQLITE,

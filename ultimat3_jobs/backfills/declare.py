@@ -76,7 +76,7 @@ class Backfill(Job[..., dict[str, Any]]):
             BackfillApplied: where a pass has completed and this one is not forced.
             BackfillRunning: where a pass is live.
         """
-        return self._start(lambda: super(Backfill, self).enqueue(forced=forced), forced=forced)
+        return self.start(lambda: super(Backfill, self).enqueue(forced=forced), forced=forced)[0]
 
     def enqueue_many(self, inputs: Iterable[Mapping[str, Any]]) -> NoReturn:
         """Refused: a backfill has one live pass.
@@ -102,8 +102,11 @@ class Backfill(Job[..., dict[str, Any]]):
         one = super().call(forced=forced)
         return PassCall(one.request, one.on_conflict, one.database, handle=self, forced=forced)
 
-    def _start(self, enqueue: Callable[[], EnqueueResult], *, forced: bool) -> EnqueueResult:
+    def start(self, enqueue: Callable[[], EnqueueResult], *, forced: bool) -> tuple[EnqueueResult, tuple[str, ...]]:
         """Start a pass where it may start: what every way of enqueueing one comes through.
+
+        Returns:
+            What was queued, and what should be known of it.
 
         Args:
             enqueue: queues its job.
@@ -112,13 +115,13 @@ class Backfill(Job[..., dict[str, Any]]):
         Raises:
             JobsError: as for `enqueue()`.
         """
-        refusal = self.judged(forced=forced).error
-        if refusal is not None:
-            raise refusal
+        verdict = self.judged(forced=forced)
+        if verdict.error is not None:
+            raise verdict.error
         result = enqueue()
         if result.deduped:
             raise running(self.name, result.id)  # another was first, since the gate looked
-        return result
+        return result, verdict.warnings
 
     def __call__(self, *args: object, **kwargs: object) -> NoReturn:
         raise NotCallable(
@@ -143,7 +146,7 @@ class PassCall(JobCall, frozen=True, kw_only=True):
 
     def enqueue(self) -> EnqueueResult:
         """Start the pass, with the same refusals as the handle's own `enqueue()`."""
-        return self.handle._start(lambda: JobCall.enqueue(self), forced=self.forced)
+        return self.handle.start(lambda: JobCall.enqueue(self), forced=self.forced)[0]
 
 
 def _input(run: Run, forced: bool = False) -> None:

@@ -12,7 +12,7 @@ from django.db import OperationalError, connections, transaction
 
 from ultimat3_jobs.aliases import in_transaction, queue_alias
 from ultimat3_jobs.backfills.facts import facts_of
-from ultimat3_jobs.backfills.gate import Verdict, judge, running
+from ultimat3_jobs.backfills.gate import Verdict, judge
 from ultimat3_jobs.backfills.keyset import Key, Keys, StoredKey, last_key, page_of, stretch, unsorted, up_to
 from ultimat3_jobs.backfills.pacing import Sizes
 from ultimat3_jobs.backfills.passes import named
@@ -136,13 +136,8 @@ def start(backfill: Backfill, *, forced: bool, by: str) -> tuple[EnqueueResult, 
     if in_transaction(queue_alias()):
         # Before anything is read: SQLite refuses a transaction that has read and then comes to write.
         get_driver().take_turn()
-    verdict = backfill.judged(forced=forced)
-    if verdict.error is not None:
-        raise verdict.error
-    queued = queue_at_once(backfill.on_behalf_of(by).call(forced=forced).request, on_conflict="join")
-    if queued.deduped:
-        raise running(backfill.name, queued.id)  # another was first, since the gate looked
-    return queued, verdict.warnings
+    request = backfill.on_behalf_of(by).call(forced=forced).request
+    return backfill.start(lambda: queue_at_once(request, on_conflict="join"), forced=forced)
 
 
 def _plan(backfill: Backfill, tenant: str | None) -> Plan:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.utils import timezone
@@ -64,6 +65,7 @@ class Turns:
         self._signals_at: float | None = None
         self._unseen: set[str] = set()
         self._told = ""
+        self._since_told: timedelta | None = None  # when the ledger was last looked at, since a page had been told of
 
     def stop_waiting(self) -> None:
         """End whatever is waited for. From any thread."""
@@ -76,9 +78,8 @@ class Turns:
 
     def resumed(self) -> None:
         """Take note that an earlier attempt landed the page before: the rate counts from there."""
-        controls = ledger.read_controls(self._steps.job.run_id, self._backfill)
-        if controls.told_at is not None:
-            self._pacer.began(time.monotonic() - (controls.now - controls.told_at).total_seconds())
+        if self._since_told is not None:
+            self._pacer.began(time.monotonic() - self._since_told.total_seconds())
 
     def landed(self) -> None:
         """Take note that a page has landed: the pass has got somewhere, and can let go of its worker."""
@@ -114,7 +115,9 @@ class Turns:
         # One page at least: workers that end after each job would otherwise hand a pass round for ever.
         if self._has_landed and self._vitals.winding_down.is_set():
             self._park(self._rate_left(), "its worker was told to stop; the next one goes on")
-        self._obey(ledger.read_controls(self._steps.job.run_id, self._backfill))
+        controls = ledger.read_controls(self._steps.job.run_id, self._backfill)
+        self._since_told = None if controls.told_at is None else controls.now - controls.told_at
+        self._obey(controls)
 
     def _obey(self, controls: Controls) -> None:
         if controls.paused:

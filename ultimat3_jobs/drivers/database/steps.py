@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Any
 from uuid import UUID
 
-from django.db import connections, transaction
+from django.db import transaction
 
 from ultimat3_jobs.drivers.database import rows
 from ultimat3_jobs.records import Claim, StepRecord, StoredStep
@@ -35,13 +34,12 @@ def record(alias: str, claim: Claim, one: StepRecord) -> StoredStep | None:
 def checkpoint(alias: str, claim: Claim, one: StepRecord) -> bool:
     """Write a record anew and let the attempts count anew; tell whether the claim owned its job."""
     values = record_values(claim, one)
-    # A transaction that is open is its owner's to roll back.
-    around = nullcontext() if connections[alias].in_atomic_block else transaction.atomic(using=alias)
-    with around:
+    # Where it is refused, a transaction that is open can no longer commit either.
+    with transaction.atomic(using=alias, savepoint=False):
         run(alias, "move_cursor", {key: values[key] for key in _CURSOR})
         # Last: what follows the lock on the job's row keeps its lease from being renewed.
         landed = bool(run(alias, "count_anew", {"id": values["id"], "token": values["token"]}))
-        if not landed and isinstance(around, transaction.Atomic):
+        if not landed:
             transaction.set_rollback(True, using=alias)
     return landed
 
