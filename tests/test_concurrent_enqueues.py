@@ -11,6 +11,7 @@ from django.db import connection, transaction
 
 from tests.app.models import Organization
 from tests.conftest import InThreads
+from tests.locks import waiting_for_this_session
 from tests.processes import wait_for
 from ultimat3_jobs import NO_TENANT, EnqueueResult, Job, Run, job
 from ultimat3_jobs.errors import KeyReused
@@ -39,13 +40,7 @@ def direct(settings: Any) -> None:
 
 def another_waits_for_this_one() -> bool:
     """Whether a lock of this connection keeps another waiting. SQLite shows nothing of it."""
-    if connection.vendor == "sqlite":
-        return True
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
-        )
-        return bool(cursor.fetchone()[0])
+    return connection.vendor == "sqlite" or waiting_for_this_session() > 0
 
 
 class FirstThenSecond:

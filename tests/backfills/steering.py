@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, connections
+from django.db import connections
 
 from tests.app.models import Item
 from tests.backfills.sweeping import declare
@@ -79,13 +79,6 @@ def when(event: str, do: Callable[[], Any]) -> Iterator[list[Any]]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
-
-
-def blocked() -> int:
-    """Return how many sessions wait for this one."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))")
-        return int(cursor.fetchone()[0])
 
 
 def beside(do: Callable[[], Any]) -> threading.Thread:

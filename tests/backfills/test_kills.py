@@ -8,11 +8,12 @@ import threading
 from typing import Any
 
 import pytest
-from django.db import connection, connections
+from django.db import connections
 
 from tests.app.models import Item
 from tests.backfills.killing import ATTEMPTS, CHILD, POINTS, Beside, declare_sweep
 from tests.backfills.sweeping import handled, ledger
+from tests.locks import waiting_in_this_database
 from tests.processes import Processes, wait_for
 from tests.scenarios.test_atomic import stopped
 from tests.working import age, history, row, run_due, working
@@ -136,7 +137,7 @@ def test_a_worker_that_was_stopped_past_its_lease_and_continued_moves_nothing(
     lapse(started)
     if point == "written":  # the rows are locked until it wakes, or the server gives up its session
         with working() as second:
-            wait_for(somebody_waits, "the second worker is kept from the page")
+            wait_for(waiting_in_this_database, "the second worker is kept from the page")
             first.kill(signal.SIGCONT)
             wait_for(lambda: row(started).state == "done", "the pass is done")
             second.stop()
@@ -173,13 +174,3 @@ def test_a_worker_that_was_stopped_before_it_wrote_its_first_cursor_does_not_put
     assert cursor_of(started) == ended
     assert ledger(row(started)).processed == 40
     assert handled(Item) == {1: 40}
-
-
-def somebody_waits() -> bool:
-    """Whether a session waits for what another one has locked."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_stat_clear_snapshot()")  # a transaction would see what it saw first
-        cursor.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        )
-        return bool(cursor.fetchone()[0])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import F
 
@@ -15,6 +15,7 @@ from tests.app.models import Item, Organization, Place, Restaurant
 from tests.backfills.sweeping import declare, handled
 from tests.backfills.test_rows import make_items
 from tests.conftest import InThreads
+from tests.locks import waiting_in_this_database
 from tests.processes import wait_for
 from tests.working import history, row, run_due, working
 from ultimat3_jobs import Run
@@ -23,16 +24,6 @@ pytestmark = [
     pytest.mark.usefixtures("queue"),
     pytest.mark.postgresql_only(reason="SQLite has one writer and no locks of rows"),
 ]
-
-
-def somebody_waits() -> bool:
-    """Whether a session waits for what another one has locked."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_stat_clear_snapshot()")  # a transaction would see what it saw first
-        cursor.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        )
-        return bool(cursor.fetchone()[0])
 
 
 def swept_beside(
@@ -44,7 +35,7 @@ def swept_beside(
     def handler(run: Run, rows: list[Any]) -> None:
         read.set()
         if waits:
-            wait_for(somebody_waits, "the other session waits for the page")
+            wait_for(waiting_in_this_database, "the other session waits for the page")
             assert not over.is_set()
         else:
             assert over.wait(20), "the other session has waited for the page"
@@ -128,7 +119,7 @@ def test_a_row_that_was_edited_while_the_page_waited_for_it_is_handed_over_as_it
             Item.objects.filter(pk=keys[2]).update(number=99)
             Item.objects.filter(pk=keys[3]).delete()
             held.set()
-            wait_for(somebody_waits, "the page waits for the rows")
+            wait_for(waiting_in_this_database, "the page waits for the rows")
 
     def swept() -> None:
         assert held.wait(30)
@@ -151,7 +142,7 @@ def test_a_key_that_is_changed_while_its_page_is_read_does_not_move_the_cursor_b
     other.cursor().execute("UPDATE app_item SET id = 5 WHERE id = 30")
 
     with working() as worker:
-        wait_for(somebody_waits, "the page waits for the row")
+        wait_for(waiting_in_this_database, "the page waits for the row")
         other.commit()
         wait_for(lambda: row(started).state == "done", "the pass has completed")
         worker.stop()

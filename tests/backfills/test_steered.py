@@ -11,10 +11,11 @@ import pytest
 from django.db import transaction
 
 from tests.app.models import Item
-from tests.backfills.steering import a_paused, a_ready, beside, blocked, cancel, fast, pause, resume, status, when
+from tests.backfills.steering import a_paused, a_ready, beside, cancel, fast, pause, resume, status, when
 from tests.backfills.sweeping import declare, handled, ledger
 from tests.conftest import InThreads
 from tests.declaring import error_of
+from tests.locks import waiting_for_this_session
 from tests.processes import TIMEOUT, wait_for
 from tests.working import history, row, run_due, working
 from ultimat3_jobs.backfills.controls import Verdict
@@ -53,7 +54,7 @@ def test_a_resume_that_commits_while_the_park_waits_for_it_wakes_the_pass_at_onc
         with transaction.atomic():
             resume(started)
             may_park.set()
-            wait_for(lambda: blocked() >= 1, "the park waits for the lock of the control")
+            wait_for(waiting_for_this_session, "the park waits for the lock of the control")
         wait_for(lambda: row(started).state == "done", "the pass went on", timeout=10)
 
 
@@ -171,7 +172,7 @@ def test_a_pause_that_waits_for_the_end_is_refused(monkeypatch: pytest.MonkeyPat
         if record.state == "done" and not others:  # the ledger and the job are locked, and not committed
             others.append(beside(late))
             if vendor == "postgresql":
-                wait_for(lambda: blocked() >= 1, "the pause waits for the end")
+                wait_for(waiting_for_this_session, "the pause waits for the end")
         return landed
 
     monkeypatch.setattr(driver, "checkpoint", checkpoint)

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 
 from django.db import connection, transaction
 
+from tests.locks import waiting_behind_this_session
 from ultimat3_jobs.drivers import Driver, get_driver
 from ultimat3_jobs.models import Job
 from ultimat3_jobs.records import Claim
@@ -50,15 +51,7 @@ class DatabaseHarness(Harness):
 
     def waiting(self) -> int:
         """Return how many connections wait for locks of this one's transaction, or for others that do."""
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "WITH RECURSIVE waiting AS ("
-                " SELECT pid FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
-                " UNION SELECT l.pid FROM waiting AS w JOIN pg_locks AS l"
-                " ON NOT l.granted AND w.pid = ANY (pg_blocking_pids(l.pid))"
-                ") SELECT count(*) FROM waiting"
-            )
-            return int(cursor.fetchone()[0])
+        return waiting_behind_this_session()
 
     def claim_of(self, job: Job) -> Claim:
         """Return the claim that owns a job now."""

@@ -17,6 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
 from tests.app.models import Effect
+from tests.locks import waiting_in_this_database
 from tests.processes import INTERVAL, TIMEOUT, wait_for
 from ultimat3_jobs import NO_TENANT, Run, job
 from ultimat3_jobs import Job as Handle
@@ -141,15 +142,8 @@ def wait_until_blocked(*, unless: Callable[[], bool]) -> None:
     SQLite does not show who waits for its one write lock.
     """
 
-    def blocked() -> bool:
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-            )
-            return bool(cursor.fetchone()[0])
-
     if connection.vendor == "postgresql":
-        wait_for(lambda: blocked() or unless(), "a session waits for a lock")
+        wait_for(lambda: waiting_in_this_database() or unless(), "a session waits for a lock")
 
 
 def stop_after(name: str, until: str = "") -> None:

@@ -6,6 +6,7 @@ import pytest
 from django.db import connection, transaction
 
 from tests.drivers.harness import ROW_BY_ROW
+from tests.locks import waiting_for_this_session
 from tests.outbox.conftest import Background
 from tests.outbox.support import stage
 from tests.processes import TIMEOUT, wait_for
@@ -34,20 +35,10 @@ def test_retries_lock_in_one_order_whatever_the_order_of_the_batch(background: B
             cursor.execute(ROW_BY_ROW)
         return retry_set_aside([last, middle, first])
 
-    def waits() -> bool:
-        # Not pg_stat_activity, which stands still in a transaction; and of this session: others use the server too.
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT EXISTS ("
-                " SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
-                ")"
-            )
-            return bool(cursor.fetchone()[0])
-
     with transaction.atomic():
         OutboxEntry.objects.select_for_update().get(id=middle)
         answer = background(retry)
-        wait_for(waits, "the retry waits for the row in the middle")
+        wait_for(waiting_for_this_session, "the retry waits for the row in the middle")
         OutboxEntry.objects.select_for_update(nowait=True).get(id=last)  # raises where it is locked
 
     assert answer.result(TIMEOUT) == [RetryVerdict.RETRIED] * 3
