@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from django.db.models import Count, F, QuerySet, Window
@@ -13,6 +13,8 @@ from tests.app.models import Cell, Item, Organization, Place, Restaurant, Token
 from tests.backfills.sweeping import declare, handled, ledger, sweep
 from tests.declaring import error_of, refused
 from tests.working import row, run_due
+from ultimat3_jobs.backfills import ledger as ledgers
+from ultimat3_jobs.models import Job as JobRow
 from ultimat3_jobs.models import JobStep
 
 pytestmark = pytest.mark.usefixtures("queue")
@@ -175,3 +177,38 @@ def test_a_name_has_one_live_pass() -> None:
     error = error_of("X_BACKFILL_RUNNING", lambda: backfill.enqueue(forced=True))
 
     assert str(first.id) in error.cause
+
+
+def take_away() -> None:
+    """Let another worker have the job, in a transaction that will not commit."""
+    JobRow.objects.update(claim_token=uuid4())
+
+
+def test_a_run_whose_page_is_refused_handles_no_other_page() -> None:
+    Item.objects.bulk_create(Item(number=number) for number in range(40))
+    pages: list[int] = []
+
+    def handler(run: Any, rows: list[Item]) -> None:
+        pages.append(len(rows))
+        if len(pages) == 1:
+            take_away()
+
+    lost = sweep(declare(handler, Item, batch=10))
+
+    assert (pages, lost.state, ledger(lost).processed) == ([10], "running", 0)
+
+
+def test_a_run_whose_first_cursor_is_refused_handles_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    Item.objects.bulk_create(Item(number=number) for number in range(40))
+    pages: list[int] = []
+    start = ledgers.start_pass
+
+    def starting(*given: Any, **named: Any) -> None:
+        start(*given, **named)
+        take_away()
+
+    monkeypatch.setattr(ledgers, "start_pass", starting)
+
+    lost = sweep(declare(lambda run, rows: pages.append(len(rows)), Item, batch=10))
+
+    assert (pages, lost.state, JobStep.objects.count()) == ([], "running", 0)

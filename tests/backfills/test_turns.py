@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models import F
 
 from tests.app.models import Item
 from tests.backfills.sweeping import declare, handled, ledger, sweep
 from tests.processes import TIMEOUT, wait_for
 from tests.working import age, row, run_due, working
 from ultimat3_jobs.backfills import controls, turns
+from ultimat3_jobs.context import vitals_of
 from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.models import Backfill as Ledger
 from ultimat3_jobs.models import JobLease
@@ -64,6 +66,21 @@ def test_a_cancelled_pass_does_not_wait_for_its_rate() -> None:
 
 @pytest.mark.usefixtures("items")
 def test_a_worker_that_stops_lets_go_of_a_pass_at_a_pages_end_and_no_attempt_is_burnt() -> None:
+    def handler(run: Any, rows: list[Item]) -> None:
+        worker.stop()
+        wait_for(vitals_of(run).winding_down.is_set, "the body is told")
+
+    with working() as worker:
+        started = declare(handler, Item, batch=10, rate=1000).enqueue()
+        worker.ended()
+
+    left = row(started)
+    assert (left.state, left.attempt, ledger(left).processed) == ("suspended", 0, 10)
+    assert left.park_reason == "its worker was told to stop; the next one goes on"
+
+
+@pytest.mark.usefixtures("items")
+def test_a_worker_that_stops_lets_go_of_a_pass_that_waits_for_its_rate_and_the_next_one_keeps_to_it() -> None:
     backfill = declare(None, Item, batch=10, rate=0.1)
     with working() as worker:
         started = backfill.enqueue()
@@ -75,9 +92,9 @@ def test_a_worker_that_stops_lets_go_of_a_pass_at_a_pages_end_and_no_attempt_is_
     assert (left.state, left.attempt) == ("suspended", 0)
     # Told before it began to wait for its rate, or while it did.
     assert left.park_reason.startswith(("its worker was told to stop", "its rate is"))
-    # The next worker keeps to the rate as this one would have.
     assert timedelta(seconds=1) < left.run_at - left.updated_at <= timedelta(seconds=10)
     age(10, "run_at")
+    Ledger.objects.update(updated_at=F("updated_at") - timedelta(seconds=10))
     run_due()
     assert (row(started).state, handled(Item)) == ("done", {1: 20})
 

@@ -23,11 +23,19 @@ UNDONE = f"{BODIES}test_whatever_a_handler_does_its_page_is_undone_and_the_pass_
 
 MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
-        "sweep: a page that lost its claim is undone",
+        "sweep: a checkpoint that is refused leaves nothing behind",
+        "ultimat3_jobs/drivers/database/steps.py",
+        "            transaction.set_rollback(True, using=alias)\n",
+        "            pass\n",
+        "tests/drivers/test_database.py::TestSteps::test_who_lost_the_claim_writes_no_checkpoint",
+        SQLITE,
+    ),
+    Mutation(
+        "sweep: a page that lost its claim ends the run",
         PAGES,
         "            if not one.end_with(lambda: self._write(moved)):\n",
         "            if not one.end_with(lambda: self._write(moved)) and False:\n",
-        f"{STOPPED}[between-True-True]",
+        "tests/backfills/test_sweep.py::test_a_run_whose_page_is_refused_handles_no_other_page",
         SQLITE,
     ),
     *(
@@ -68,11 +76,11 @@ MUTATIONS: tuple[Mutation, ...] = (
         SQLITE,
     ),
     Mutation(
-        "sweep: a first cursor that comes late puts nothing back",
+        "sweep: a first cursor that is refused ends the run",
         SWEEP,
         "        if not self._pages.checkpoint(cursor):\n            self._steps.landed(None)\n",
         "        self._pages.checkpoint(cursor)\n",
-        f"{KILLS}test_a_worker_that_was_stopped_before_it_wrote_its_first_cursor_does_not_put_it_back",
+        "tests/backfills/test_sweep.py::test_a_run_whose_first_cursor_is_refused_handles_no_page",
         SQLITE,
     ),
     Mutation(

@@ -75,16 +75,24 @@ def test_sigusr1_writes_the_stack_of_each_running_body(processes: Processes) -> 
     worker = processes.manage("jobs_worker", "--concurrency", "2")
     wait_for_starts("plain", 1), wait_for_starts("async", 1)
 
-    worker.kill(signal.SIGUSR1)
-    output = wait_for(lambda: worker.output() if worker.output().count("jobs.body.stack") == 2 else "", "two stacks")
+    def stacks() -> dict[str, str]:
+        asked = worker.output().count("jobs.worker.stacks running=2") + 1
+        worker.kill(signal.SIGUSR1)
+        wait_for(lambda: worker.output().count("jobs.body.stack") == 2 * asked, "two stacks")
+        return dict(
+            re.findall(r"jobs\.body\.stack job=(\S+) name=\S+ seconds=\S+ stack=\n((?:  .*\n)+)", worker.output())
+        )
+
+    def shown() -> bool:
+        # That they have begun is written a moment before they are where they wait.
+        latest = stacks()
+        return all(f"in {innermost}" in latest[str(job_id)] for job_id, innermost in queued.items())
+
+    wait_for(shown, "where the bodies wait is shown")
     let_go("plain"), let_go("async")
     worker.kill(signal.SIGTERM)
 
     assert worker.wait() == 0
-    for job_id, innermost in queued.items():
-        (stack,) = re.findall(rf"jobs\.body\.stack job={job_id} name=\S+ seconds=\S+ stack=\n((?:  .*\n)+)", output)
-        assert f"in {innermost}" in stack
-    assert "jobs.worker.stacks running=2" in output
 
 
 def test_a_worker_with_a_bound_claims_no_more_and_lets_what_it_claimed_end(processes: Processes) -> None:
