@@ -16,9 +16,10 @@ from django.db.migrations.state import ProjectState
 from ultimat3_jobs import registry
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills.commands import backfill_command
+from ultimat3_jobs.backfills.passes import live_passes, named
 from ultimat3_jobs.backfills.pending import COMPLETED
 from ultimat3_jobs.errors import BackfillPending, DeclarationInvalid, MigrationMissing
-from ultimat3_jobs.text import MAX_NAME, command_line, is_label
+from ultimat3_jobs.text import MAX_NAME, command_line, counted, is_label
 
 if TYPE_CHECKING:
     from django.db.backends.base.schema import BaseDatabaseSchemaEditor
@@ -142,9 +143,11 @@ class RequireBackfill(Operation):
             return
         number = left.values("pk")[: MOST_COUNTED + 1].count()
         swept = f"the backfill {self.name!r} has {'completed' if completed else 'no completed pass'}"
+        start = () if self._is_live() else ("--write", *(("--force",) if completed else ()))
         raise BackfillPending(
-            f"{swept}, {'and' if number else 'although'} {_left(number, model._meta.label)}",
-            fix=backfill_command(self.name, "--write", *(("--force",) if completed else ()), "--wait"),
+            f"{swept}, {'and' if number else 'although'} {_left(number, model._meta.label)}"
+            f"{'' if start else '; a pass of it is live'}",
+            fix=backfill_command(self.name, *start, "--wait"),
         )
 
     def database_backwards(
@@ -158,6 +161,10 @@ class RequireBackfill(Operation):
     @property
     def migration_name_fragment(self) -> str:
         return f"require_{re.sub(r'[^a-z0-9]+', '_', self.name.lower()).strip('_') or 'backfill'}"
+
+    def _is_live(self) -> bool:
+        declared = registry.find(self.name)
+        return declared is not None and declared.backfill is not None and bool(live_passes([named(declared)]))
 
     def _has_completed(self, alias: str) -> bool:
         ledger = apps.get_model("ultimat3_jobs", "Backfill")
@@ -181,8 +188,8 @@ class RequireBackfill(Operation):
 def _left(number: int, model: str) -> str:
     if number == 0:
         return f"no row of {model} is left to handle"
-    counted = f"more than {MOST_COUNTED:,}" if number > MOST_COUNTED else f"{number:,}"
-    return f"{counted} {'row' if number == 1 else 'rows'} of {model} {'is' if number == 1 else 'are'} left to handle"
+    rows = f"more than {MOST_COUNTED:,} rows" if number > MOST_COUNTED else counted(number, "row")
+    return f"{rows} of {model} {'is' if number == 1 else 'are'} left to handle"
 
 
 def _remove(

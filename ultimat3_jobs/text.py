@@ -27,6 +27,11 @@ def storable(text: str) -> str:
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def counted(number: int, what: str) -> str:
+    """Return a number of things: "1 row", "2,000 rows"."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
 def bounded(text: str, limit: int) -> str:
     """Return storable text of at most `limit` characters, with a mark where it was cut."""
     text = storable(text[: limit + 1])

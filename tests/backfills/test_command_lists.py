@@ -135,6 +135,16 @@ def test_passes_without_a_declaration_are_listed() -> None:
     assert "t.gone  completed; no installed code declares it" in run("--list")
 
 
+def test_a_list_says_of_which_the_declaration_has_changed() -> None:
+    Item.objects.create()
+    done = sweep(declare(None, Item))
+    assert "has changed" not in run("--list")
+
+    Ledger.objects.filter(pk=done.run_id).update(checksum="0" * 64)
+
+    assert "1 of 1 row (100 %)\n        the declaration has changed since it was swept\n" in run("--list")
+
+
 def test_a_pass_that_has_stalled_is_followed_by_a_new_one_and_not_by_a_retry() -> None:
     left = iter([3, 0])
     declare(None, Item, count=lambda: next(left))

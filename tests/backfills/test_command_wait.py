@@ -207,7 +207,7 @@ def test_a_pass_that_is_cancelled_ends_the_waiting() -> None:
     started = declare(None, Item).enqueue()
     out = Told(("is alive", lambda: cancel([started.id], by="ann", reason="on purpose")))
 
-    with pytest.raises(CommandError, match="the pass cancelled"):
+    with pytest.raises(CommandError, match="the pass was cancelled"):
         call_command("backfill", "t.backfill", "--wait", stdout=out)
 
     assert "by ann: on purpose" in out.getvalue()

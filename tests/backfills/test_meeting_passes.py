@@ -74,7 +74,7 @@ def test_a_pass_waits_for_another_over_its_table_whatever_becomes_of_that(end: s
     waiting = sweep(declare(None, Item, name="t.second", batch=5))
 
     assert (waiting.state, waiting.attempt, handled(Item)) == ("suspended", 0, {0: 5, 1: 5})
-    assert waiting.park_reason == "another pass sweeps app_item"
+    assert waiting.park_reason == f"another pass sweeps app_item: {first.run_id}"
     assert waiting.run_at - waiting.updated_at < timedelta(seconds=16), "it looks again by itself"
     assert not JobStep.objects.filter(run_id=waiting.run_id).exists()
     assert again(waiting).state == "suspended"
@@ -99,7 +99,10 @@ def test_a_dead_pass_that_is_retried_waits_for_whoever_took_its_table() -> None:
 
     get_driver().retry([first.pk])
     run_due()
-    assert (row(first.pk).state, row(first.pk).park_reason) == ("suspended", "another pass sweeps app_item")
+    assert (row(first.pk).state, row(first.pk).park_reason) == (
+        "suspended",
+        f"another pass sweeps app_item: {second.run_id}",
+    )
 
     assert again(second).state == "done"
     assert again(row(first.pk)).state == "done"

@@ -96,6 +96,22 @@ def test_a_pass_under_another_name_of_the_backfill_counts(isolated_registry: Non
     apply()
 
 
+@pytest.mark.parametrize("completed", [False, True])
+def test_where_a_pass_is_live_it_says_how_to_wait_for_it(
+    isolated_registry: None, settings: Any, completed: bool
+) -> None:
+    settings.ULTIMAT3_JOBS = {"OUTBOX": {"MODE": "direct"}}
+    Effect.objects.create(label="", detail="")
+    if completed:
+        ledger_row(NAME, outcome="completed")
+    declare(None, Effect, name=NAME).enqueue(forced=completed)
+
+    error = error_of("X_BACKFILL_PENDING", apply)
+
+    assert error.cause.endswith(" is left to handle; a pass of it is live")
+    assert error.fix == "python manage.py backfill 'fill '\"'\"'details'\"'\"'' --wait"
+
+
 def test_what_is_left_is_counted_up_to_a_bound() -> None:
     Effect.objects.bulk_create(Effect(label="l") for _ in range(1_001))
     with CaptureQueriesContext(connection) as captured:

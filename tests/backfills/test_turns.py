@@ -245,13 +245,20 @@ def test_a_window_that_is_shut_lets_nothing_run(shut: str) -> None:
 
 @pytest.mark.usefixtures("items")
 def test_workers_that_end_after_each_job_get_a_pass_on_by_a_page_each() -> None:
-    started = declare(None, Item, batch=5).enqueue()
+    def handler(run: Any, rows: list[Item]) -> None:
+        Item.objects.filter(pk__in=[one.pk for one in rows]).update(handled=1)
+        if len(handled(Item)) == 2:  # rows are left
+            wait_for(lambda: burst or vitals_of(run).winding_down.is_set(), "the body is told")
+
+    burst = False
+    started = declare(handler, Item, batch=5).enqueue()
 
     for pages in (1, 2):
         Worker(WorkerOptions(max_jobs=1)).run()
         assert row(started).state in ("suspended", "ready")  # it may have fallen due by now
         assert (row(started).attempt, handled(Item)) == (0, {0: 20 - 5 * pages, 1: 5 * pages})
 
+    burst = True
     run_due(max_jobs=1)  # a burst runs it to its end
     assert (row(started).state, handled(Item)) == ("done", {1: 20})
 
@@ -281,9 +288,16 @@ def test_a_worker_that_is_to_finish_is_let_go_at_a_pages_end() -> None:
 
 @pytest.mark.usefixtures("items")
 def test_a_pass_that_would_wait_does_not_keep_a_worker_that_is_to_end(clock: Clock) -> None:
-    started = declare(None, Item, batch=5, throttle=lambda: "20s").enqueue()
+    worker = Worker(WorkerOptions(max_jobs=1))
 
-    Worker(WorkerOptions(max_jobs=1)).run()
+    def throttle() -> str:
+        (active,) = worker._inflight.all()
+        wait_for(active.vitals.winding_down.is_set, "the body is told")
+        return "20s"
+
+    started = declare(None, Item, batch=5, throttle=throttle).enqueue()
+
+    worker.run()
 
     left = row(started)
     assert (left.state, clock.now, handled(Item)) == ("suspended", 1_000, {0: 20})

@@ -324,4 +324,20 @@ MUTATIONS: tuple[Mutation, ...] = (
         "tests/backfills/test_migrate.py::test_a_contract_migration_waits_for_its_backfill",
         SQLITE,
     ),
+    Mutation(
+        "require: a pass that is live is waited for, and no other is started",
+        OPERATION,
+        "return declared is not None and declared.backfill is not None and bool(live_passes([named(declared)]))",
+        "return False",
+        "tests/backfills/test_require_backfill.py::test_where_a_pass_is_live_it_says_how_to_wait_for_it",
+        SQLITE,
+    ),
+    Mutation(
+        "list: a declaration that has changed since is told of",
+        "ultimat3_jobs/inspection/backfill_lists.py",
+        "if changed := changed_text(told):",
+        "if changed := '':",
+        "tests/backfills/test_command_lists.py::test_a_list_says_of_which_the_declaration_has_changed",
+        SQLITE,
+    ),
 )

@@ -112,7 +112,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         TURNS,
         "self._park(self._rate_left(), ",
         "self._park(0.0, ",
-        f"{TESTS}a_worker_that_stops_lets_go_of_a_pass_at_a_pages_end_and_no_attempt_is_burnt",
+        f"{TESTS}a_worker_that_stops_lets_go_of_a_pass_that_waits_for_its_rate_and_the_next_one_keeps_to_it",
         SQLITE,
     ),
     Mutation(

@@ -37,7 +37,7 @@ from ultimat3_jobs.inspection.passes import PassReport, tell_pass
 from ultimat3_jobs.inspection.repair import Outcome
 from ultimat3_jobs.models import Backfill
 from ultimat3_jobs.moments import instant
-from ultimat3_jobs.text import command_line
+from ultimat3_jobs.text import command_line, counted
 
 
 def _each(
@@ -227,7 +227,7 @@ class BackfillAdmin(RepairingAdmin):
         return (queue_alias(),)
 
     def summary(self, row: Backfill) -> str:
-        return printable(f"{row.name}, {row.processed:,} rows")
+        return printable(f"{row.name}, {counted(row.processed, 'row')}")
 
     def twin(self, repair: Repair, ids: Sequence[UUID]) -> str:
         """Return the command lines that do the same: one for each pass that is steered."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 import msgspec
+from django.apps import apps
 
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills.windows import Window
@@ -124,7 +125,21 @@ def take_table(run_id: UUID, alias: str, table: str) -> bool:
         alias: of the table's database.
         table: its name.
     """
+    return bool(run(queue_alias(), "take_table", {"key": _key_of(alias, table), "holder": run_id.hex}))
+
+
+def holder_of_table(alias: str, table: str) -> UUID | None:
+    """Return the pass that took a table last, whether or not it is live; None where none has.
+
+    Args:
+        alias: of the table's database.
+        table: its name.
+    """
+    leases = apps.get_model("ultimat3_jobs", "JobLease").objects.using(queue_alias())
+    holder = leases.filter(lease_key=_key_of(alias, table), slot=0).values_list("holder", flat=True).first()
+    return None if holder is None else UUID(holder)
+
+
+def _key_of(alias: str, table: str) -> str:
     key = f"backfill:{alias}:{table}"
-    if len(key) > MAX_LEASE_KEY:
-        key = f"backfill:{hashlib.sha256(key.encode()).hexdigest()}"
-    return bool(run(queue_alias(), "take_table", {"key": key, "holder": run_id.hex}))
+    return key if len(key) <= MAX_LEASE_KEY else f"backfill:{hashlib.sha256(key.encode()).hexdigest()}"

@@ -23,7 +23,7 @@ from ultimat3_jobs.backfills.pacing import Sizes
 from ultimat3_jobs.backfills.pages import Pages
 from ultimat3_jobs.backfills.source import Rows, open_rows
 from ultimat3_jobs.backfills.totals import count_rows
-from ultimat3_jobs.backfills.turns import Turns
+from ultimat3_jobs.backfills.turns import MOST_REASON, Turns
 from ultimat3_jobs.context import steps_of, vitals_of
 from ultimat3_jobs.errors import BackfillApplied, BackfillCountInvalid, BackfillStalled
 from ultimat3_jobs.logs import emit
@@ -110,7 +110,9 @@ class _Sweep:
         assert job is not None  # noqa: S101 - its body runs
         facts = facts_of(job, self._backfill, self._rows, own_run=self._run.run_id)
         if facts.live_run is not None and facts.live_run < self._run.run_id:
-            self._steps.suspend(Suspension(reason=f"an older pass of it is live: {facts.live_run}"[:200], delay=TAKEN))
+            self._steps.suspend(
+                Suspension(reason=f"an older pass of it is live: {facts.live_run}"[:MOST_REASON], delay=TAKEN)
+            )
         verdict = judge(self._backfill, replace(facts, live_run=None), forced=self._forced)
         for warning in verdict.warnings:
             self._emit("jobs.backfill.changed", level=logging.WARNING, why=warning)
@@ -132,7 +134,8 @@ class _Sweep:
         )
         for table in self._rows.tables if self._backfill.exclusive else ():
             if not ledger.take_table(self._run.run_id, self._rows.alias, table):
-                self._steps.suspend(Suspension(reason=f"another pass sweeps {table}", delay=TAKEN))
+                reason = f"another pass sweeps {table}: {ledger.holder_of_table(self._rows.alias, table)}"
+                self._steps.suspend(Suspension(reason=reason[:MOST_REASON], delay=TAKEN))
 
     def _start(self, checksum: str) -> Cursor:
         bound, total, estimated = last_key(self._rows), 0, False

@@ -9,6 +9,7 @@ from ultimat3_jobs.backfills.commands import backfill_command, environment_setti
 from ultimat3_jobs.backfills.definition import BackfillDefinition
 from ultimat3_jobs.backfills.pending import Difference, Standing, Status
 from ultimat3_jobs.inspection.backfill_texts import (
+    changed_text,
     commands,
     left_text,
     pace_text,
@@ -99,6 +100,8 @@ def _backfill(one: BackfillReport) -> Iterator[str]:
         if told.is_live:
             facts += [speed_text(told), f"{left_text(told)} left", pace_text(told)]
         yield f"    {told.run_id}  {printable('  '.join(facts))}"
+        if changed := changed_text(told):
+            yield f"        {changed}"
         if why := paused_text(told) or (told.is_live and told.waits_for and f"waits for: {told.waits_for}"):
             yield f"        {printable(str(why))}"
         elif not told.is_live and told.row.outcome == "":

@@ -9,7 +9,7 @@ from ultimat3_jobs.inspection.passes import PassReport
 from ultimat3_jobs.inspection.story import error_line
 from ultimat3_jobs.moments import instant, span
 from ultimat3_jobs.states import RETRYABLE
-from ultimat3_jobs.text import command_line
+from ultimat3_jobs.text import command_line, counted
 
 UNKNOWN = "-"
 
@@ -18,9 +18,9 @@ def progress_text(one: PassReport) -> str:
     """Return how far a pass is: "5,000 of about 10,000 rows (50 %)"."""
     row = one.row
     if row.total is None:
-        return f"{row.processed:,} rows" if row.processed else "not counted yet"
+        return counted(row.processed, "row") if row.processed else "not counted yet"
     about = "about " if row.estimated else ""
-    return f"{row.processed:,} of {about}{row.total:,} rows ({one.percent} %)"
+    return f"{row.processed:,} of {about}{counted(row.total, 'row')} ({one.percent} %)"
 
 
 def speed_text(one: PassReport) -> str:
@@ -39,7 +39,7 @@ def left_text(one: PassReport) -> str:
 def pace_text(one: PassReport) -> str:
     """Return what paces a pass: "1,000 rows a page, 10 pages a second at most, 22:00-06:00"."""
     row = one.row
-    parts = [f"{row.batch:,} rows a page" if row.batch else "pages of a tuned size"]
+    parts = [f"{counted(row.batch, 'row')} a page" if row.batch else "pages of a tuned size"]
     if row.rate is not None:
         parts.append(f"{row.rate:g} pages a second at most")
     if one.window is not None:
@@ -55,6 +55,16 @@ def paused_text(one: PassReport) -> str:
     return f"paused at {instant(one.row.paused_at)}{by}: {one.row.pause_reason or 'no reason was given'}"
 
 
+def ending_text(one: PassReport) -> str:
+    """Return how a pass ended, as the end of a sentence that begins with it: "was cancelled"."""
+    return "was cancelled" if one.status is PassStatus.CANCELLED else one.status.value
+
+
+def changed_text(one: PassReport) -> str:
+    """Return that the declaration is not the one that was swept; empty where it is, or where that cannot be told."""
+    return "the declaration has changed since it was swept" if one.checksum_changed else ""
+
+
 def error_text(one: PassReport) -> str:
     """Return the error of the last attempt that failed, in a line; of a list its class alone."""
     job = one.job
@@ -68,7 +78,7 @@ def status_text(one: PassReport) -> str:
     row = one.row
     match one.status:
         case PassStatus.COMPLETED:
-            told = f"It completed at {instant(row.finished_at)}: {row.processed:,} rows were handled."
+            told = f"It completed at {instant(row.finished_at)}: it handled {counted(row.processed, 'row')}."
         case PassStatus.SKIPPED:
             told = "It swept nothing: another pass had completed when it began."
         case PassStatus.PAUSED:

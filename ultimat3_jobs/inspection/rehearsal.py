@@ -12,6 +12,7 @@ from ultimat3_jobs.inspection import report
 from ultimat3_jobs.inspection.masking import MASK, bounded, is_secret, masked, printable
 from ultimat3_jobs.moments import span
 from ultimat3_jobs.settings import get_settings
+from ultimat3_jobs.text import counted
 
 TRIED = 10
 """Rows that the line which proposes to try some names."""
@@ -105,7 +106,8 @@ def _trial(tried: Trial) -> Iterator[str]:
                 yield f"    {printable(one.field)}: {_value(one.field, one.old)} -> {_value(one.field, one.new)}"
     same = sum(not (row.deleted or row.changes) for row in tried.rows)
     changed = len(tried.rows) - same
-    yield f"{changed} of {len(tried.rows)} rows would change. Rows of other tables and new rows are not shown."
+    rows = counted(len(tried.rows), "row")
+    yield f"{changed} of {rows} would change. Rows of other tables and new rows are not shown."
 
 
 def _value(name: str, value: Any) -> str:
@@ -172,7 +174,7 @@ def _pages(reach: Reach) -> str:
 
 def _page(made: Plan) -> str:
     tuned = ", tuned from there" if made.backfill.batch == "auto" else ""
-    return f"{made.size:,} rows at most{tuned}; {made.backfill.rate:g} pages a second at most"
+    return f"{counted(made.size, 'row')} at most{tuned}; {made.backfill.rate:g} pages a second at most"
 
 
 def _key(stored: list[str | int]) -> str:

@@ -51,7 +51,7 @@ def why_suspended(job: Job) -> str:
     if found is None:
         return f"It is parked: {reason}. It is looked at again at {instant(job.run_at)}."
     if not found.event:
-        return f"It is suspended: {reason}. It goes on at {instant(job.run_at)}; no worker is held until then."
+        return f"It is suspended: {reason}. It wakes at {instant(job.run_at)}; no worker is held until then."
     match = f" {found.match}" if found.match else ""
     end = f"until {instant(found.until)}" if found.until else "for as long as it takes"
     looks = f"looked at again every {found.poll:g} s, next" if found.poll else "looked at again"

@@ -21,6 +21,7 @@ from ultimat3_jobs.backfills.trial import try_rows
 from ultimat3_jobs.enqueue import EnqueueResult
 from ultimat3_jobs.errors import BackfillApplied, BackfillEnvironment, BackfillNotLive, BackfillRunning, JobsError
 from ultimat3_jobs.inspection import backfill_lists, rehearsal, report, terminal
+from ultimat3_jobs.inspection.backfill_texts import ending_text
 from ultimat3_jobs.inspection.backfills import list_backfills, list_passes, pending
 from ultimat3_jobs.inspection.passes import PassReport
 from ultimat3_jobs.management.following import Follower, Screen
@@ -203,7 +204,7 @@ class Command(ReportingCommand):
             self.print_json({**report_of, "passes": [report.swept_pass(one) for one in endings]})
         failed = [one for one in endings if not one.status.ended_well]
         if failed:
-            raise Refused("\n".join(f"{terminal.safe(one.name)}: the pass {one.status.value}" for one in failed))
+            raise Refused("\n".join(f"{terminal.safe(one.name)}: the pass {ending_text(one)}" for one in failed))
 
     def _detach(self, name: str, run_id: UUID, report_of: dict[str, Any], options: dict[str, Any]) -> NoReturn:
         command = backfill_command(name, "--wait")
