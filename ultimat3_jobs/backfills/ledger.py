@@ -142,4 +142,6 @@ def holder_of_table(alias: str, table: str) -> UUID | None:
 
 def _key_of(alias: str, table: str) -> str:
     key = f"backfill:{alias}:{table}"
-    return key if len(key) <= MAX_LEASE_KEY else f"backfill:{hashlib.sha256(key.encode()).hexdigest()}"
+    if len(key) > MAX_LEASE_KEY:
+        key = f"backfill:{hashlib.sha256(key.encode()).hexdigest()}"
+    return key
