@@ -22,7 +22,9 @@ INSTANTS = {
 
 
 ROW_BY_ROW = "SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off; SET random_page_cost = 1"
-"""Has a session of PostgreSQL meet rows in the order of a batch, unless the statement says otherwise."""
+"""Has a session of PostgreSQL meet rows in the order of a batch, or of ids, unless the statement says otherwise."""
+IN_THE_ORDER_OF_THE_TABLE = "; SET enable_indexscan = off"
+"""Beside that, has it meet those that are looked up by a list of ids in the order in which the table has them."""
 
 
 class DatabaseHarness(Harness):

@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 
 from tests.drivers.factories import LONG_AGO, JobFactory
-from tests.drivers.harness import ROW_BY_ROW, DatabaseHarness
+from tests.drivers.harness import IN_THE_ORDER_OF_THE_TABLE, ROW_BY_ROW, DatabaseHarness
 from tests.processes import TIMEOUT, wait_for
 from ultimat3_jobs.drivers.database import enqueue as database_enqueue
 from ultimat3_jobs.drivers.database import rows
@@ -133,11 +133,13 @@ def meet_in_the_middle(harness: DatabaseHarness, work: Callable[[DatabaseHarness
     """Do `work` twice in opposite orders, both once the row in the middle is locked; release it when both wait."""
 
     def read_by_id(names: str) -> object:
-        # Rows are then met in the order of the batch, unless the statement says otherwise.
+        # Rows are then met in the order of the batch or of the ids in one, of the batch or of the table in the other.
         with connection.cursor() as cursor:
-            cursor.execute(ROW_BY_ROW)
+            cursor.execute(ROW_BY_ROW if names == "abcde" else ROW_BY_ROW + IN_THE_ORDER_OF_THE_TABLE)
         return work(harness, names)
 
+    for name in "edcba":  # the table has them in this order then
+        Job.objects.filter(idempotency_key=name).update(queue=name)
     add_finished_jobs(5_000)
     with harness.transaction():
         lock("c")

@@ -403,7 +403,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "again: only where the row still lives",
         "ultimat3_jobs/sql/postgresql/ask_again.sql",
-        "    WHERE j.state || '' IN ('ready', 'delayed', 'running', 'suspended')\n",
+        " AND x.state || '' IN ('ready', 'delayed', 'running', 'suspended')",
         "",
         "tests/drivers/test_races.py::test_a_run_that_ends_before_it_is_asked_again_is_followed_all_the_same[ack]",
         POSTGRESQL,
@@ -443,7 +443,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "again: asked in one order",
         "ultimat3_jobs/sql/postgresql/ask_again.sql",
-        "    ORDER BY j.id\n",
+        " ORDER BY g.id",
         "",
         "tests/drivers/test_locks.py::test_requests_to_run_again_lock_in_one_order",
         POSTGRESQL,

@@ -21,7 +21,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *_in_both(
         "retry: only dead letters",
         "retry",
-        ("    WHERE j.state || '' IN ('dead', 'failed')\n", ""),
+        ("        AND j.state || '' IN ('dead', 'failed')\n", ""),
         (" AND j.state IN ('dead', 'failed')", ""),
         f"{_RETRIES}test_a_job_that_is_live_or_done_is_not_started_again[done]",
     ),
@@ -161,7 +161,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *_in_both(
         "cancel: only live jobs",
         "cancel",
-        ("    WHERE j.state || '' IN ('ready', 'delayed', 'running', 'suspended')\n", ""),
+        ("        AND j.state || '' IN ('ready', 'delayed', 'running', 'suspended')\n", ""),
         ("    AND state IN ('ready', 'delayed', 'running', 'suspended')\n", ""),
         f"{_CANCELS}test_a_job_that_has_ended_is_refused[done]",
     ),

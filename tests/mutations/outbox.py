@@ -633,7 +633,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="retry: only what was set aside",
         file="ultimat3_jobs/sql/postgresql/retry_staged.sql",
-        old="    WHERE coalesce(o.outcome, '') = 'set_aside'\n",
+        old="        AND coalesce(o.outcome, '') = 'set_aside'\n",
         new="",
         test="tests/outbox/test_aliases.py::test_what_was_set_aside_is_found_in_its_outbox",
         vendors=POSTGRESQL,

@@ -570,7 +570,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="retry: dead letters alone",
         file="ultimat3_jobs/sql/postgresql/retry.sql",
-        old="    WHERE j.state || '' IN ('dead', 'failed')\n",
+        old="        AND j.state || '' IN ('dead', 'failed')\n",
         new="",
         test="tests/test_jobs_command.py::test_what_is_not_dead_is_refused_with_the_reason_twice_and_left_as_it_is",
         vendors=POSTGRESQL,

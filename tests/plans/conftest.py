@@ -17,6 +17,7 @@ from tests.plans.database import (
     SMALL,
     TEN_TIMES,
     analyze,
+    empty,
     fill_finished,
     fill_work,
     forget_statistics,
@@ -61,8 +62,15 @@ def backlog(filled: Backlog, django_db_blocker: DjangoDbBlocker) -> Iterator[Bac
 
 @contextmanager
 def _on_postgresql(folders: pytest.TempPathFactory) -> Iterator[Backlog]:
+    with own_database(folders.mktemp("outgrown")) as opened:
+        fill_finished(opened, SMALL)
+        fill_work(opened, SMALL)
+        empty(opened)
+        fill_finished(opened, TEN_TIMES)
+        fill_work(opened, TEN_TIMES)
+        outgrown = {("outgrown", case.name): explain_analyze(opened, case) for case in cases()}
     with own_database(folders.mktemp("plans")) as opened:
-        backlog = Backlog(opened)
+        backlog = Backlog(opened, plans=outgrown)
         fill_finished(opened, BIG)
         analyze(opened)
         for case in loops():

@@ -24,6 +24,7 @@ WORKERS = 50
 PASSES = 2_000  # in the ledger of backfills
 LAPSED = 60  # of those
 
+TABLES = ("x_jobs", "x_outbox", "x_job_events", "x_job_steps")  # those that grow
 ALIAS = "plans"
 _KIND = 10_000_000  # the ids of two kinds are this far apart
 KINDS = (
@@ -128,7 +129,7 @@ def own_database(folder: Path) -> Iterator[BaseDatabaseWrapper]:
         executor.migrate([node for node in executor.loader.graph.leaf_nodes() if node[0] == "ultimat3_jobs"])
         if opened.vendor == "postgresql":
             # The tests decide when the statistics are renewed; and nothing in here needs to outlive a crash.
-            for table in ("x_jobs", "x_outbox", "x_job_events", "x_job_steps"):
+            for table in TABLES:
                 _execute(opened, f"ALTER TABLE {table} SET UNLOGGED, SET (autovacuum_enabled = false)")
         yield opened
     finally:
@@ -156,6 +157,18 @@ def fill_work(opened: BaseDatabaseWrapper, sizes: Sizes) -> None:
     _insert(opened, "steps", "had", sizes.had)
     _insert(opened, "leases", "concurrency", LEASES)
     _insert(opened, "passes", "pass", PASSES)
+
+
+def empty(opened: BaseDatabaseWrapper) -> None:
+    """Delete all, and have the statistics tell of tables with many pages and hardly a row."""
+    for table in TABLES:
+        _execute(
+            opened,
+            f"DELETE FROM {table} WHERE ctid NOT IN (SELECT max(ctid) FROM {table})",
+            f"VACUUM (ANALYZE) {table}",
+            f"DELETE FROM {table}",
+        )
+    _execute(opened, "DELETE FROM x_job_leases", "DELETE FROM x_backfills")
 
 
 def analyze(opened: BaseDatabaseWrapper) -> None:

@@ -41,6 +41,12 @@ class Plan:
         return sum(round(_read(node)) for node in self._scans())
 
     @property
+    def handed(self) -> int:
+        """How many rows of the statement's parameters were looked at, those looked at twice counted twice."""
+        scans = (node for node in self.nodes if node["Node Type"] == "Function Scan")
+        return sum(round(node["Actual Rows"] * node["Actual Loops"]) for node in scans)
+
+    @property
     def pages(self) -> int:
         """How many pages were looked at, those looked at twice counted twice."""
         return int(self.nodes[0]["Shared Hit Blocks"] + self.nodes[0]["Shared Read Blocks"])

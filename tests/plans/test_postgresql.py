@@ -3,7 +3,8 @@ index and touches at most four rows for each that it returns.
 
 That holds with the planner's defaults and right statistics (analyzed), with the one plan that serves all parameters
 (generic), and where the statistics were taken before the backlog came (behind): then the planner believes that next
-to nothing is ready, waits, runs or is dead.
+to nothing is ready, waits, runs or is dead. Where they were taken while the tables were almost empty, a statement may
+read a table once, and never once for each row of its batch.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pytest
 
 from tests.plans.cases import KEPT, KEYS, Case, cases, loops
 from tests.plans.conftest import Backlog
-from tests.plans.database import QUEUES
+from tests.plans.database import QUEUES, TEN_TIMES
 from tests.plans.explain import Plan
 from ultimat3_jobs.sql import names
 
@@ -63,6 +64,13 @@ def test_at_most_four_rows_are_touched_for_each_returned(backlog: Backlog, circu
         return plan.touched <= 4 * case.rows + case.probes
 
     assert breaking(backlog, circumstance, cases(), rule) == []
+
+
+def test_a_batch_is_not_gone_through_for_each_row_of_a_table_that_outgrew_its_statistics(backlog: Backlog) -> None:
+    """They were taken while the tables had many pages and hardly a row: they seem to have next to none."""
+    rows = TEN_TIMES.done + TEN_TIMES.dead + TEN_TIMES.delayed + TEN_TIMES.ready
+
+    assert breaking(backlog, "outgrown", cases(), lambda case, plan: plan.touched + plan.handed <= 2 * rows) == []
 
 
 def test_the_enqueue_meets_held_keys_in_the_index(backlog: Backlog) -> None:

@@ -3,9 +3,9 @@
 -- index that its statistics take for empty.
 WITH stopped AS MATERIALIZED (
     SELECT j.id
-    FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid)
-    JOIN x_jobs AS j ON j.id = r.id
-    WHERE j.state || '' IN ('ready', 'delayed', 'running', 'suspended')
+    FROM x_jobs AS j
+    WHERE j.id = ANY (ARRAY(SELECT r.id FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid)))
+        AND j.state || '' IN ('ready', 'delayed', 'running', 'suspended')
     ORDER BY j.id
     FOR UPDATE OF j
 )

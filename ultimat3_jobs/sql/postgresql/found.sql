@@ -1,4 +1,4 @@
 -- Tells which of these jobs there are, in which states, and under which keys.
 SELECT j.id, j.state, j.name, COALESCE(j.tenant_id, ''), j.idempotency_key
-FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid)
-JOIN x_jobs AS j ON j.id = r.id;
+FROM x_jobs AS j
+WHERE j.id = ANY (ARRAY(SELECT r.id FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid)));

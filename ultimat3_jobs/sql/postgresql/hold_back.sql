@@ -3,9 +3,9 @@
 -- Rows are reached by id: `|| ''` hides the state from the planner, which would otherwise read the whole of a partial
 -- index that its statistics take for empty.
 SELECT j.id
-FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid)
-JOIN x_jobs AS j ON j.id = r.id
-WHERE j.attempt = 0
+FROM x_jobs AS j
+WHERE j.id = ANY (ARRAY(SELECT r.id FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid)))
+    AND j.attempt = 0
     AND (SELECT true FROM x_job_steps AS s WHERE s.run_id = j.run_id LIMIT 1) IS NULL
     AND j.state || '' IN ('ready', 'delayed', 'running', 'suspended')
 -- In one order for everyone: two callers never wait for one another in a ring.

@@ -11,14 +11,21 @@ FROM json_to_recordset(CAST(:rows AS json)) AS r (
     position integer, id uuid, name text, tenant_id text, idempotency_key text
 )
 CROSS JOIN LATERAL (
-    SELECT own.id, own.run_id, own.fingerprint, own.attempt, own.state, own.key_until
-    FROM x_jobs AS own
-    WHERE own.id = r.id
+    -- The limits keep each look-up by its id or key, whatever the statistics say of the table.
+    (
+        SELECT own.id, own.run_id, own.fingerprint, own.attempt, own.state, own.key_until
+        FROM x_jobs AS own
+        WHERE own.id = r.id
+        LIMIT 1
+    )
     UNION ALL
-    SELECT x.id, x.run_id, x.fingerprint, x.attempt, x.state, x.key_until
-    FROM x_jobs AS x
-    WHERE x.name = r.name
-        AND COALESCE(x.tenant_id, '') = coalesce(r.tenant_id, '')
-        AND x.idempotency_key = r.idempotency_key
-        AND (x.state IN ('ready', 'delayed', 'running', 'suspended') OR x.key_until IS NOT NULL)
+    (
+        SELECT x.id, x.run_id, x.fingerprint, x.attempt, x.state, x.key_until
+        FROM x_jobs AS x
+        WHERE x.name = r.name
+            AND COALESCE(x.tenant_id, '') = coalesce(r.tenant_id, '')
+            AND x.idempotency_key = r.idempotency_key
+            AND (x.state IN ('ready', 'delayed', 'running', 'suspended') OR x.key_until IS NOT NULL)
+        LIMIT 1
+    )
 ) AS j;

@@ -9,4 +9,6 @@ CROSS JOIN LATERAL (
         AND x.idempotency_key = r.idempotency_key
         AND (x.state IN ('ready', 'delayed', 'running', 'suspended') OR x.key_until IS NOT NULL)
         AND x.state || '' IN ('ready', 'delayed', 'running', 'suspended')
+    -- The limit keeps each look-up by its key, whatever the statistics say of the table.
+    LIMIT 1
 ) AS j;

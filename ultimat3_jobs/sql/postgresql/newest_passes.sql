@@ -35,5 +35,5 @@ newest AS (
 -- With the states of their jobs, as of one moment: a pass that completes meanwhile has not failed.
 SELECT n.run_id, n.name, n.outcome, n.paused_at IS NOT NULL, j.state
 FROM newest AS n
-LEFT JOIN x_jobs AS j ON j.id = n.run_id
+LEFT JOIN LATERAL (SELECT x.state FROM x_jobs AS x WHERE x.id = n.run_id LIMIT 1) AS j ON true
 ORDER BY n.created_at DESC, n.run_id DESC;

@@ -3,9 +3,9 @@
 DELETE FROM x_outbox AS o
 USING (
     SELECT p.id
-    FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid)
-    JOIN x_outbox AS p ON p.id = r.id
-    WHERE p.outcome IN ('published', 'deduped')
+    FROM x_outbox AS p
+    WHERE p.id = ANY (ARRAY(SELECT r.id FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid)))
+        AND p.outcome IN ('published', 'deduped')
         AND p.published_at <= statement_timestamp() - make_interval(secs => :keep)
     ORDER BY p.id
     FOR UPDATE OF p SKIP LOCKED

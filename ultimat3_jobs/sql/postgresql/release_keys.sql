@@ -3,9 +3,9 @@
 -- partial index that its statistics take for empty.
 WITH passed AS MATERIALIZED (
     SELECT j.id
-    FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid)
-    JOIN x_jobs AS j ON j.id = r.id
-    WHERE j.state NOT IN ('ready', 'delayed', 'running', 'suspended')
+    FROM x_jobs AS j
+    WHERE j.id = ANY (ARRAY(SELECT r.id FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid)))
+        AND j.state NOT IN ('ready', 'delayed', 'running', 'suspended')
         AND coalesce(j.key_until <= statement_timestamp(), false)
     -- In one order for everyone: two batches never wait for one another in a ring.
     ORDER BY j.id

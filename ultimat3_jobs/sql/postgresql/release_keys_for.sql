@@ -3,8 +3,7 @@
 -- a partial index that its statistics take for empty.
 WITH held AS MATERIALIZED (
     SELECT h.id
-    FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid)
-    JOIN x_jobs AS j ON j.id = r.id
+    FROM x_jobs AS j
     CROSS JOIN LATERAL (
         SELECT x.id
         FROM x_jobs AS x
@@ -14,7 +13,8 @@ WITH held AS MATERIALIZED (
             AND (x.state IN ('ready', 'delayed', 'running', 'suspended') OR x.key_until IS NOT NULL)
         LIMIT 1
     ) AS h
-    WHERE j.state || '' IN ('dead', 'failed')
+    WHERE j.id = ANY (ARRAY(SELECT r.id FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid)))
+        AND j.state || '' IN ('dead', 'failed')
 ),
 passed AS MATERIALIZED (
     SELECT j.id

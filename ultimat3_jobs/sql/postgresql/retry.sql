@@ -3,9 +3,9 @@
 -- index that its statistics take for empty.
 WITH letters AS MATERIALIZED (
     SELECT j.id, j.name, COALESCE(j.tenant_id, '') AS tenant_id, j.idempotency_key
-    FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid)
-    JOIN x_jobs AS j ON j.id = r.id
-    WHERE j.state || '' IN ('dead', 'failed')
+    FROM x_jobs AS j
+    WHERE j.id = ANY (ARRAY(SELECT r.id FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid)))
+        AND j.state || '' IN ('dead', 'failed')
     ORDER BY j.id
     FOR UPDATE OF j
 ),

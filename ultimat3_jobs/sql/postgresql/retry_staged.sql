@@ -3,9 +3,9 @@
 -- partial index that its statistics take for empty.
 WITH aside AS MATERIALIZED (
     SELECT o.id
-    FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid)
-    JOIN x_outbox AS o ON o.id = r.id
-    WHERE coalesce(o.outcome, '') = 'set_aside'
+    FROM x_outbox AS o
+    WHERE o.id = ANY (ARRAY(SELECT r.id FROM json_to_recordset(CAST(:rows AS json)) AS r (id uuid)))
+        AND coalesce(o.outcome, '') = 'set_aside'
     -- In one order for everyone: two batches never wait for one another in a ring.
     ORDER BY o.id
     FOR UPDATE OF o
