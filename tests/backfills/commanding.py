@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 import io
-import json
-from typing import Any
+from functools import partial
 
 import pytest
 from django.core.management import CommandError, call_command
 
+from tests.commanding import printed, printed_json
 
-def run(*arguments: object) -> str:
-    """Run the command, and return what it printed."""
-    out = io.StringIO()
-    call_command("backfill", *map(str, arguments), stdout=out)
-    return out.getvalue()
-
-
-def as_json(*arguments: object, status: int = 0) -> dict[str, Any]:
-    """Run the command with --json, expect an exit status, and return the object."""
-    out = io.StringIO()
-    if status:
-        with pytest.raises(SystemExit) as exited:
-            call_command("backfill", *map(str, arguments), "--json", stdout=out)
-        assert exited.value.code == status
-    else:
-        call_command("backfill", *map(str, arguments), "--json", stdout=out)
-    (line,) = out.getvalue().splitlines()
-    found: dict[str, Any] = json.loads(line)
-    assert found["version"] == 1
-    return found
+run = partial(printed, "backfill")
+as_json = partial(printed_json, "backfill")
 
 
 def refused(*arguments: object) -> tuple[str, str]:

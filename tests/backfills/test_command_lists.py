@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shlex
 from typing import Any
@@ -14,6 +13,7 @@ from tests.app.models import Item
 from tests.backfills.commanding import as_json, refused, run
 from tests.backfills.ledger_rows import ledger_row
 from tests.backfills.sweeping import declare, sweep
+from tests.commanding import printed
 from tests.declaring import error_of
 from tests.working import run_due
 from ultimat3_jobs.backfills.controls import pause
@@ -31,12 +31,6 @@ def failing(run: Any, rows: list[Item]) -> None:
 def commands(text: str) -> list[str]:
     """Return the command lines in a text."""
     return [line.strip().partition("  #")[0] for line in text.splitlines() if line.strip().startswith("python ")]
-
-
-def told_by_jobs(*arguments: object) -> str:
-    out = io.StringIO()
-    call_command("jobs", *map(str, arguments), stdout=out)
-    return out.getvalue()
 
 
 def in_staging(settings: Any) -> None:
@@ -155,10 +149,10 @@ def test_a_pass_that_has_stalled_is_followed_by_a_new_one_and_not_by_a_retry() -
     ended = as_json("t.backfill", "--wait", status=1)["passes"][0]
     assert [one["command"] for one in ended["commands"]] == [again]
     assert commands(refused("t.backfill", "--wait")[0]) == [again]
-    for answer in (told_by_jobs("ls", "--state", "dead"), told_by_jobs("show", stalled.id)):
+    for answer in (printed("jobs", "ls", "--state", "dead"), printed("jobs", "show", stalled.id)):
         assert commands(answer)[0] == again
         assert f"jobs retry {stalled.id}\n" not in answer
-    assert json.loads(told_by_jobs("ls", "--json"))["jobs"][0]["command"] == again
+    assert json.loads(printed("jobs", "ls", "--json"))["jobs"][0]["command"] == again
     assert error_of("X_BACKFILL_NOT_LIVE", lambda: pause(stalled.id, by="ann", reason="")).fix == again
     call_command(*shlex.split(again)[2:])
     run_due()

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import shlex
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 from uuid import UUID
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from tests.commanding import printed, printed_json
 from tests.inspection.rows import add_attempt, add_job, add_staged
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.inspection import lists
@@ -26,26 +26,8 @@ pytestmark = pytest.mark.django_db
 HOSTILE = "\x1b[2Jred\u202etext\x07\r\nline"
 
 
-def jobs(*arguments: object) -> str:
-    """Run the command, and return what it printed."""
-    out = io.StringIO()
-    call_command("jobs", *map(str, arguments), stdout=out)
-    return out.getvalue()
-
-
-def as_json(*arguments: object, status: int = 0) -> dict[str, Any]:
-    """Run the command with --json, expect an exit status, and return the object."""
-    out = io.StringIO()
-    if status:
-        with pytest.raises(SystemExit) as exited:
-            call_command("jobs", *map(str, arguments), "--json", stdout=out)
-        assert exited.value.code == status
-    else:
-        call_command("jobs", *map(str, arguments), "--json", stdout=out)
-    (line,) = out.getvalue().splitlines()
-    found: dict[str, Any] = json.loads(line)
-    assert found["version"] == 1
-    return found
+jobs = partial(printed, "jobs")
+as_json = partial(printed_json, "jobs")
 
 
 def refused(*arguments: object) -> str:

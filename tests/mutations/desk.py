@@ -41,7 +41,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         guard="admin: a job's page needs the permission to look",
-        file="ultimat3_jobs/admin/jobs.py",
+        file="ultimat3_jobs/admin/lists.py",
         old='request.method != "GET" or not self.has_view_permission(request)',
         new='request.method != "GET"',
         test="tests/test_admin.py::test_looking_needs_a_permission_and_acting_needs_to_look",
@@ -321,7 +321,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         guard="admin: to look at events has its own permission",
-        file="ultimat3_jobs/admin/events.py",
+        file="ultimat3_jobs/admin/lists.py",
         old='request.method != "GET" or not self.has_view_permission(request)',
         new='request.method != "GET"',
         test=f"{ADMIN}test_looking_at_events_needs_their_own_permission",

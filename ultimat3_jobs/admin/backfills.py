@@ -13,11 +13,10 @@ from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.http import urlencode
 
-from ultimat3_jobs.admin.lists import BoundedChangeList
+from ultimat3_jobs.admin.lists import BoundedChangeList, as_uuid
 from ultimat3_jobs.admin.repairs import ReasonForm, Repair, RepairingAdmin
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills import controls
@@ -80,7 +79,8 @@ class PaceForm(ReasonForm):
         try:
             window = None if always else parse_window(text) if text else UNCHANGED
         except DeclarationInvalid as error:
-            raise ValidationError(f"{error.cause}.") from error
+            self.add_error("window", f"{error.cause}.")
+            return asked
         if asked["rate"] is None and window is UNCHANGED:
             raise ValidationError("Give a rate, hours, or any hour.")
         return {**asked, "window": window}
@@ -163,6 +163,7 @@ class BackfillAdmin(RepairingAdmin):
     """Passes, below where the declared backfills stand."""
 
     change_list_template = "admin/ultimat3_jobs/backfills.html"
+    row_template = "admin/ultimat3_jobs/pass.html"
     list_display = ("shown_name", "status", "progress", "why", "requested", "began", "ended")
     list_display_links = ("shown_name",)
     search_fields = ("name",)
@@ -254,28 +255,17 @@ class BackfillAdmin(RepairingAdmin):
         context = {"declared": declared, "list_command": command_line("backfill", "--list")}
         return super().changelist_view(request, context | (extra_context or {}))
 
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        """Tell all about one pass. Nothing can be changed here."""
-        if request.method != "GET" or not self.has_view_permission(request):
-            raise PermissionDenied
-        try:
-            one = tell_pass(UUID(object_id))
-        except ValueError:
-            one = None
+    def page_of(self, request: HttpRequest, object_id: str) -> dict[str, Any] | None:
+        run_id = as_uuid(object_id)
+        one = None if run_id is None else tell_pass(run_id)
         if one is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[no-any-return, attr-defined]
+            return None
         facts = {**backfill_texts.facts(one), "bound": "" if one.row.bound is None else str(one.row.bound)}
         offered = [RESUME if one.status is PassStatus.PAUSED else PAUSE, PACE, CANCEL] if one.is_live else []
         if backfill_texts.may_go_on(one):
             offered = [RETRY]
         site = self.admin_site.name
-        page = {
+        return {
             "title": printable(one.name),
             "subtitle": str(one.run_id),
             "why": printable(backfill_texts.status_text(one)),
@@ -288,7 +278,6 @@ class BackfillAdmin(RepairingAdmin):
             "begun": one.begun,
             "list_command": printable(list_command(one.name)),
         }
-        return self.row_page(request, page | (extra_context or {}), template="admin/ultimat3_jobs/pass.html")
 
     def start_view(self, request: HttpRequest) -> HttpResponse:
         """Show what the gate says of a new pass, and start one where it is asked for by POST."""
@@ -307,21 +296,17 @@ class BackfillAdmin(RepairingAdmin):
         except JobsError as error:
             refusal, warnings = error, ()
         name = printable(backfill.name)
-        context = {
-            **self.admin_site.each_context(request),
+        page = {
             "title": f"Start a pass of {name}?",
             "name": name,
-            "opts": self.opts,
-            "media": self.media,
             "form": form,
             "refusal": refusal and {"cause": printable(refusal.cause), "fix": printable(refusal.fix)},
             "hopeless": isinstance(refusal, BackfillRunning),  # force helps against what has completed alone
             "warnings": [printable(one) for one in warnings],
             "command": printable(backfill_command(backfill.name, "--write")),
             "look": printable(backfill_command(backfill.name)),
-            "list_url": self.list_url(),
         }
-        return TemplateResponse(request, "admin/ultimat3_jobs/start.html", context)
+        return self.answer(request, "admin/ultimat3_jobs/start.html", page)
 
     def _start(self, request: HttpRequest, backfill: Handle, *, forced: bool, reason: str) -> HttpResponse:
         try:

@@ -7,9 +7,8 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import admin
-from django.core.exceptions import PermissionDenied
 from django.db.models import Model
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 
 from ultimat3_jobs.admin.lists import BoundedChangeList, ReadOnlyAdmin
 from ultimat3_jobs.inspection.events import EventPage, find_event, list_events
@@ -54,19 +53,10 @@ class JobEventAdmin(ReadOnlyAdmin):
     def expires(self, event: JobEvent) -> str:
         return instant(event.expires_at)
 
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        """Show one event. Nothing can be changed here."""
-        if request.method != "GET" or not self.has_view_permission(request):
-            raise PermissionDenied
+    def page_of(self, request: HttpRequest, object_id: str) -> dict[str, Any] | None:
         event = find_event(int(object_id)) if object_id.isascii() and object_id.isdecimal() else None
         if event is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[no-any-return, attr-defined]
+            return None
         facts = {
             "Match": masked_match(event.match),
             "Published": instant(event.published_at),
@@ -74,7 +64,7 @@ class JobEventAdmin(ReadOnlyAdmin):
             "Staged as": str(event.staged_id),
         }
         over = event.expires_at <= clock()
-        page = {
+        return {
             "title": printable(event.name),
             "subtitle": str(event.pk),
             "why": (
@@ -87,4 +77,3 @@ class JobEventAdmin(ReadOnlyAdmin):
             "input_title": "Payload",
             "input": printable(shown(event.payload), lines=True),
         }
-        return self.row_page(request, page | (extra_context or {}))

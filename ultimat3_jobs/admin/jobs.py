@@ -10,12 +10,11 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from django.contrib import admin
-from django.core.exceptions import PermissionDenied
 from django.db.models import Model
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.urls import reverse
 
-from ultimat3_jobs.admin.lists import BoundedChangeList, ChoiceFilter, WorkColumns
+from ultimat3_jobs.admin.lists import BoundedChangeList, ChoiceFilter, WorkColumns, as_uuid
 from ultimat3_jobs.admin.repairs import Repair, RepairingAdmin
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.errors import StepUnknown
@@ -146,25 +145,14 @@ class JobAdmin(WorkColumns, RepairingAdmin):
             return ""
         return reverse(f"{self.admin_site.name}:ultimat3_jobs_backfill_change", args=[story.backfill.run_id])
 
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        """Tell all about one job. Nothing can be changed here."""
-        if request.method != "GET" or not self.has_view_permission(request):
-            raise PermissionDenied
-        try:
-            story = tell(UUID(object_id))
-        except ValueError:
-            story = None
+    def page_of(self, request: HttpRequest, object_id: str) -> dict[str, Any] | None:
+        job_id = as_uuid(object_id)
+        story = None if job_id is None else tell(job_id)
         if not isinstance(story, Story):
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[no-any-return, attr-defined]
+            return None
         job = story.job
         newest = next((one for one in story.attempts if one.kind == "failure"), None)
-        page = {
+        return {
             "title": printable(job.name),
             "subtitle": str(job.id),
             "story": story,
@@ -183,7 +171,6 @@ class JobAdmin(WorkColumns, RepairingAdmin):
             "retry": RETRY if job.state in RETRYABLE and self.may(request, RETRY) else None,
             "cancel": CANCEL if job.state in LIVE and self.may(request, CANCEL) else None,
         }
-        return self.row_page(request, page | (extra_context or {}))
 
 
 def _steps(story: Story) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from uuid import UUID
 from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -107,6 +108,14 @@ class ChoiceFilter(admin.SimpleListFilter):
         yield from others
 
 
+def as_uuid(text: str) -> UUID | None:
+    """Return the id that an address holds, or None where it holds none."""
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Shows rows. Nothing is written by hand: a row edited past its fence can lose work or run it twice."""
 
@@ -115,6 +124,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     list_per_page = 50
     sortable_by: ClassVar[tuple[str, ...]] = ()
     change_list_template = "admin/ultimat3_jobs/change_list.html"
+    row_template: ClassVar[str] = "admin/ultimat3_jobs/job.html"
 
     class Media:
         css: ClassVar[dict[str, tuple[str, ...]]] = {"all": ("ultimat3_jobs/admin.css",)}
@@ -132,10 +142,32 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """Return where the list of these rows is."""
         return reverse(f"{self.admin_site.name}:{self.opts.app_label}_{self.opts.model_name}_changelist")
 
-    def row_page(
-        self, request: HttpRequest, page: dict[str, Any], *, template: str = "admin/ultimat3_jobs/job.html"
+    def page_of(self, request: HttpRequest, object_id: str) -> dict[str, Any] | None:
+        """Return what the page of one row holds, or None where there is no such row.
+
+        Args:
+            request: of who may see it.
+            object_id: what the address says: anything.
+        """
+        raise NotImplementedError
+
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        """Answer with the page of one row, which holds `page` and what every page of the admin does."""
+        """Tell all about one row. Nothing can be changed here."""
+        if request.method != "GET" or not self.has_view_permission(request):
+            raise PermissionDenied
+        page = self.page_of(request, object_id)
+        if page is None:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[no-any-return, attr-defined]
+        return self.answer(request, self.row_template, page | (extra_context or {}))
+
+    def answer(self, request: HttpRequest, template: str, page: dict[str, Any]) -> HttpResponse:
+        """Answer with a page that holds `page` and what every page of the admin does."""
         site = self.admin_site.each_context(request)
         context = {**site, "opts": self.opts, "media": self.media, "list_url": self.list_url(), **page}
         return TemplateResponse(request, template, context)

@@ -7,11 +7,10 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from django.contrib import admin
-from django.core.exceptions import PermissionDenied
 from django.db.models import Model
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 
-from ultimat3_jobs.admin.lists import BoundedChangeList, ChoiceFilter, WorkColumns
+from ultimat3_jobs.admin.lists import BoundedChangeList, ChoiceFilter, WorkColumns, as_uuid
 from ultimat3_jobs.admin.repairs import Repair, RepairingAdmin
 from ultimat3_jobs.aliases import outbox_aliases
 from ultimat3_jobs.inspection import repair
@@ -82,22 +81,11 @@ class OutboxEntryAdmin(WorkColumns, RepairingAdmin):
     def summary(self, row: OutboxEntry) -> str:
         return printable(f"{row.name}, key {row.idempotency_key}, {row.outcome or 'waiting'}")
 
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        """Tell what became of one staged row. Nothing can be changed here."""
-        if request.method != "GET" or not self.has_view_permission(request):
-            raise PermissionDenied
-        try:
-            entry = staged_rows([UUID(object_id)]).get(UUID(object_id))
-        except ValueError:
-            entry = None
+    def page_of(self, request: HttpRequest, object_id: str) -> dict[str, Any] | None:
+        staged_id = as_uuid(object_id)
+        entry = None if staged_id is None else staged_rows([staged_id]).get(staged_id)
         if entry is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[no-any-return, attr-defined]
+            return None
         story = tell_staged(entry)
         set_aside = entry.outcome == OutboxEntry.Outcome.SET_ASIDE
         facts = {
@@ -109,7 +97,7 @@ class OutboxEntryAdmin(WorkColumns, RepairingAdmin):
             "Published": instant(entry.published_at),
             "Enqueued by": entry.enqueued_by,
         }
-        page = {
+        return {
             "title": printable(entry.name),
             "subtitle": str(entry.id),
             "story": story,
@@ -122,4 +110,3 @@ class OutboxEntryAdmin(WorkColumns, RepairingAdmin):
             "retry": RETRY if set_aside and self.may(request, RETRY) else None,
             "row_id": entry.id,
         }
-        return self.row_page(request, page | (extra_context or {}))

@@ -15,7 +15,6 @@ from django.core.exceptions import PermissionDenied
 from django.db import OperationalError, transaction
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from ultimat3_jobs.admin.lists import ReadOnlyAdmin
@@ -131,12 +130,9 @@ class RepairingAdmin(ReadOnlyAdmin):
         names = self.opts.verbose_name if len(ids) == 1 else self.opts.verbose_name_plural
         rows = self.rows(ids)
         button = f"{repair.verb.capitalize()} {len(ids)} {names} {repair.narrowed_to}".strip()
-        context = {
-            **self.admin_site.each_context(request),
+        page = {
             "title": f"{button}?",
             "button": button,  # with its object: "Cancel" alone would read as a way out
-            "opts": self.opts,
-            "media": self.media,
             "repair": repair,
             "form": form,
             "rows": [(one, self.summary(rows[one]) if one in rows else "deleted") for one in ids],
@@ -144,10 +140,9 @@ class RepairingAdmin(ReadOnlyAdmin):
             "command": self.twin(repair, ids),
             "preview": repair.preview and _groups(repair.preview),
             "notes": [printable(note) for note in repair.preview.notes] if repair.preview else [],
-            "action_url": self.list_url(),
             "back_url": self._page_url(ids[0]) if len(ids) == 1 else self.list_url(),
         }
-        return TemplateResponse(request, "admin/ultimat3_jobs/confirm.html", context)
+        return self.answer(request, "admin/ultimat3_jobs/confirm.html", page)
 
     def _carry_out(
         self, request: HttpRequest, repair: Repair, ids: Sequence[UUID], answers: Mapping[str, Any]
