@@ -74,7 +74,8 @@ def check_backfills(**_: Any) -> list[CheckMessage]:
     settings = _settings()
     if settings is None or settings.environment:
         return []
-    meant = {one.name: one.environments[0] for _, one in registry.backfills() if one.environments is not None}
+    swept = [job.backfill for job in registry.all_jobs() if job.backfill is not None]
+    meant = {one.name: one.environments[0] for one in swept if one.environments is not None}
     if not meant:
         return []
     names, first = ", ".join(meant), next(iter(meant.values()))

@@ -6,18 +6,30 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 from ultimat3_jobs.durations import format_duration
 from ultimat3_jobs.inputs import InputCodec
 from ultimat3_jobs.retry import Retry
 
-if TYPE_CHECKING:
-    from ultimat3_jobs.backfills.definition import BackfillDefinition
-
 WhileRunning = Literal["join", "again"]
 OnKeyReuse = Literal["error", "warn"]
 OnConflict = Literal["join", "error"]
+
+
+class Sweep(Protocol):
+    """What the job of a backfill sweeps, as far as jobs go; the rest is for the package of backfills."""
+
+    @property
+    def name(self) -> str:
+        """Of the backfill."""
+
+    @property
+    def environments(self) -> tuple[str, ...] | None:
+        """Names of the environments that it is meant for; None: all."""
+
+    def describe(self) -> dict[str, object]:
+        """Return the declaration as plain JSON values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +60,7 @@ class JobDefinition:
     """How long one step of an attempt may take."""
     event_poll: timedelta
     """How often a run that waits for an event is looked at, should no publication wake it."""
-    backfill: BackfillDefinition | None = None
+    backfill: Sweep | None = None
     """What its body sweeps, where it is a backfill."""
 
     @property

@@ -16,6 +16,7 @@ from django.db.migrations.state import ProjectState
 from ultimat3_jobs import registry
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills.commands import backfill_command
+from ultimat3_jobs.backfills.declared import backfill_of
 from ultimat3_jobs.backfills.passes import live_passes, named
 from ultimat3_jobs.backfills.pending import COMPLETED
 from ultimat3_jobs.errors import BackfillPending, DeclarationInvalid, MigrationMissing
@@ -164,7 +165,7 @@ class RequireBackfill(Operation):
 
     def _is_live(self) -> bool:
         declared = registry.find(self.name)
-        return declared is not None and declared.backfill is not None and bool(live_passes([named(declared)]))
+        return declared is not None and backfill_of(declared) is not None and bool(live_passes([named(declared)]))
 
     def _has_completed(self, alias: str) -> bool:
         ledger = apps.get_model("ultimat3_jobs", "Backfill")

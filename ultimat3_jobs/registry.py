@@ -6,13 +6,10 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ultimat3_jobs.definition import JobDefinition
 from ultimat3_jobs.errors import DuplicateJob
-
-if TYPE_CHECKING:
-    from ultimat3_jobs.backfills.definition import BackfillDefinition
 
 _lock = threading.Lock()
 _by_name: dict[str, JobDefinition] = {}
@@ -54,11 +51,6 @@ def find(name: str) -> JobDefinition | None:
 def all_jobs() -> list[JobDefinition]:
     """Return every job once, by name in the order of code points."""
     return sorted(set(_by_name.values()), key=lambda definition: definition.name)
-
-
-def backfills() -> list[tuple[JobDefinition, BackfillDefinition]]:
-    """Return every backfill once, as the job that it is and as what it sweeps, by name in the order of code points."""
-    return [(one, one.backfill) for one in all_jobs() if one.backfill is not None]
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from tests.backfills.ledger_rows import ledger_row
 from tests.backfills.sweeping import declare, ledger, sweep
 from tests.inspection.rows import add_job
 from tests.working import row, run_due
-from ultimat3_jobs import registry
+from ultimat3_jobs.backfills.declared import declared_backfills
 from ultimat3_jobs.backfills.passes import completed_pass, named, read_passes
 from ultimat3_jobs.backfills.pending import PassStatus, Status
 from ultimat3_jobs.ids import uuid7
@@ -322,7 +322,7 @@ def test_of_a_ledger_no_more_is_read_than_what_statuses_are_made_of() -> None:
     declare(None, Item)
 
     with CaptureQueriesContext(connection) as queries:
-        found = read_passes(named(job) for job, _ in registry.backfills() if job.name == "t.backfill")
+        found = read_passes(named(job) for job, _ in declared_backfills() if job.name == "t.backfill")
 
     assert len(queries) == 2
     assert [(one.name, one.status) for one in found] == [

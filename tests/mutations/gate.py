@@ -327,7 +327,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "require: a pass that is live is waited for, and no other is started",
         OPERATION,
-        "return declared is not None and declared.backfill is not None and bool(live_passes([named(declared)]))",
+        "return declared is not None and backfill_of(declared) is not None and bool(live_passes([named(declared)]))",
         "return False",
         "tests/backfills/test_require_backfill.py::test_where_a_pass_is_live_it_says_how_to_wait_for_it",
         SQLITE,

@@ -14,10 +14,10 @@ from uuid import UUID
 
 from django.db import transaction
 
-from ultimat3_jobs import registry
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills import ledger
 from ultimat3_jobs.backfills.commands import backfill_command, list_command
+from ultimat3_jobs.backfills.declared import declared_under
 from ultimat3_jobs.backfills.pacing import check_rate
 from ultimat3_jobs.backfills.passes import is_at_its_end
 from ultimat3_jobs.backfills.pending import COMPLETED
@@ -164,11 +164,10 @@ class _Control:
         if row is not None:
             return str(row[0])
         job = Job.objects.using(alias).filter(pk=self.run_id).only("name", "input", "tenant_id", "enqueued_by").first()
-        found = None if job is None else registry.find(job.name)
-        if job is None or found is None or found.backfill is None:
+        declared = None if job is None else declared_under(job.name)
+        if job is None or declared is None:
             what = "there is no job" if job is None else f"{job.name!r} is no backfill that the code here declares: job"
             raise BackfillNotLive(f"{what} {self.run_id}", fix=command_line("backfill", "--list"))
-        declared = found.backfill
         ledger.open_pass(
             declared,
             self.run_id,

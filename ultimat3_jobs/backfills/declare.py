@@ -10,6 +10,7 @@ from ultimat3_jobs import options as checked
 from ultimat3_jobs import registry
 from ultimat3_jobs.backfills import definition as checks
 from ultimat3_jobs.backfills import passes
+from ultimat3_jobs.backfills.declared import backfill_of
 from ultimat3_jobs.backfills.definition import BackfillDefinition, Batch
 from ultimat3_jobs.backfills.facts import facts_of
 from ultimat3_jobs.backfills.gate import Verdict, judge, running
@@ -43,8 +44,9 @@ class Backfill(Job[..., dict[str, Any]]):
     @property
     def backfill(self) -> BackfillDefinition:
         """What was declared."""
-        assert self.definition.backfill is not None  # noqa: S101 - made by `backfill()` alone
-        return self.definition.backfill
+        declared = backfill_of(self.definition)
+        assert declared is not None  # noqa: S101 - made by `backfill()` alone
+        return declared
 
     @property
     def func(self) -> Callable[..., Any]:

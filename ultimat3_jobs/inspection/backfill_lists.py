@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ultimat3_jobs.backfills.commands import backfill_command, environment_setting
+from ultimat3_jobs.backfills.declared import declared_under
 from ultimat3_jobs.backfills.definition import BackfillDefinition
 from ultimat3_jobs.backfills.pending import Difference, Standing, Status
 from ultimat3_jobs.inspection.backfill_texts import (
@@ -20,7 +21,7 @@ from ultimat3_jobs.inspection.backfill_texts import (
 )
 from ultimat3_jobs.inspection.backfills import BackfillReport
 from ultimat3_jobs.inspection.masking import printable
-from ultimat3_jobs.inspection.passes import PassReport, declared_under, tell_passes
+from ultimat3_jobs.inspection.passes import PassReport, tell_passes
 from ultimat3_jobs.inspection.report import swept_pass
 
 

@@ -13,14 +13,14 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from ultimat3_jobs import registry
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills import pending as standings
+from ultimat3_jobs.backfills.declared import declared_backfills, declared_under
 from ultimat3_jobs.backfills.definition import BackfillDefinition
 from ultimat3_jobs.backfills.passes import live_passes, named, read_passes
 from ultimat3_jobs.backfills.pending import Difference, Pass, Status
 from ultimat3_jobs.inspection.lists import LAST, MAX_PAGE
-from ultimat3_jobs.inspection.passes import PassReport, declared_under, names_of, tell_passes
+from ultimat3_jobs.inspection.passes import PassReport, names_of, tell_passes
 from ultimat3_jobs.models import Backfill, Job
 from ultimat3_jobs.settings import get_settings
 
@@ -108,11 +108,11 @@ def list_passes(name: str = "", *, limit: int = 50, before: UUID = LAST) -> Pass
 
 
 def _read() -> list[Pass]:
-    return read_passes(named(job) for job, _ in registry.backfills())
+    return read_passes(named(job) for job, _ in declared_backfills())
 
 
 def _compare(passes: Sequence[Pass]) -> Difference:
-    declared = [backfill for _, backfill in registry.backfills()]
+    declared = [backfill for _, backfill in declared_backfills()]
     return standings.difference(
         declared,
         passes,
@@ -124,7 +124,7 @@ def _compare(passes: Sequence[Pass]) -> Difference:
 def _newest(names: Collection[str] | None, *, limit: int, before: UUID = LAST) -> list[UUID]:
     """Return the runs of the newest passes, at most `limit`; of these names, or of all where it is None."""
     alias = queue_alias()
-    asked = [job for job, backfill in registry.backfills() if names is None or backfill.name in names]
+    asked = [job for job, backfill in declared_backfills() if names is None or backfill.name in names]
     # Those that have not begun first: one that does meanwhile is in the ledger when that is read.
     live = live_passes(map(named, asked))
     begun = set(Backfill.objects.using(alias).filter(pk__in=live).values_list("pk", flat=True)) if live else ()

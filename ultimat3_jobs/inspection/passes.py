@@ -17,7 +17,7 @@ from uuid import UUID
 from ultimat3_jobs import registry
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills.checksum import checksum
-from ultimat3_jobs.backfills.definition import BackfillDefinition
+from ultimat3_jobs.backfills.declared import backfill_of, declared_under
 from ultimat3_jobs.backfills.passes import named
 from ultimat3_jobs.backfills.pending import COMPLETED, PassStatus, pass_status
 from ultimat3_jobs.backfills.source import open_rows
@@ -125,12 +125,6 @@ def tell_passes(run_ids: Collection[UUID]) -> dict[UUID, PassReport]:
     jobs = Job.objects.using(alias).only(*_JOB).in_bulk(run_ids)
     rows = Backfill.objects.using(alias).in_bulk(run_ids)
     return {one.run_id: one for one in _reports([(rows.get(one), jobs.get(one)) for one in run_ids])}
-
-
-def declared_under(name: str) -> BackfillDefinition | None:
-    """Return the backfill that is declared under a name, or under another of its own; None where none is."""
-    found = registry.find(name)
-    return None if found is None else found.backfill
 
 
 def names_of(name: str) -> tuple[str, ...]:
@@ -255,9 +249,9 @@ def _waits_for(job: Job) -> str:
 
 def _checksum(name: str) -> str | None:
     job = registry.find(name)
-    if job is None or job.backfill is None:
+    declared = backfill_of(job)
+    if job is None or declared is None:
         return None
-    declared = job.backfill
     with suppress(Exception):  # a source is code of the project's: what it raises is told where it is swept
         return as_tenant(named(job).tenant, lambda: checksum(declared, open_rows(declared).queryset))
     return None
