@@ -20,6 +20,7 @@ from pathlib import Path
 
 from tests.chaos.arguments import parse
 from tests.chaos.database import fresh_postgresql, fresh_sqlite
+from tests.chaos.storm import LONGER
 from tests.embedded_postgres import embedded_postgres
 from tests.warm import SERVED, warm_process
 
@@ -49,7 +50,7 @@ def main(arguments: list[str]) -> int:
             stack.callback(run.kill)
             runs.append(run)
         for run in runs:
-            said, _ = run.communicate(timeout=options.seconds + ENDS)
+            said, _ = run.communicate(timeout=LONGER * options.seconds + ENDS)
             print(said, flush=True)
         return max(abs(run.returncode) for run in runs)
 

@@ -12,7 +12,9 @@ HITS = 20  # so often
 def parse(arguments: Sequence[str]) -> Namespace:
     """Read them."""
     parser = ArgumentParser(prog="python -m tests.chaos", description="Kill, stop and cut workers while jobs run.")
-    parser.add_argument("--seconds", type=float, default=FULL, help="how long to attack")
+    parser.add_argument(
+        "--seconds", type=float, default=FULL, help="how long to attack; longer where too little was hit"
+    )
     parser.add_argument("--workers", type=int, default=4, help="worker processes on each database")
     parser.add_argument("--seed", type=int, default=1, help="of what is chosen at random; timing stays chance")
     parser.add_argument("--database", choices=["sqlite", "postgresql", "both"], default="both")

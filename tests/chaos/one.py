@@ -35,7 +35,7 @@ def run(options: Namespace) -> int:
     with Processes(folder, os.environ["DATABASE_URL"]) as processes:
         storm = Storm(processes, folder, options.workers, options.seed)
         callers.start()
-        storm.rage(options.seconds)
+        lasted = storm.rage(options.seconds, options.least)
         storm.calm()  # first: a stopped worker may hold what the callers wait for
         callers.stop()
         until = time.monotonic() + CALMS_DOWN
@@ -44,15 +44,15 @@ def run(options: Namespace) -> int:
         statuses = storm.end()
         words = storm.output()
     verdict = judge(callers.ledger)
-    missed = [section for section in SECTIONS if storm.hits[section] < options.least]
     hits = ", ".join(f"{storm.hits[section]} in a {NAMES[section]}" for section in SECTIONS)
-    print(f"{connection.display_name}: {options.seconds:g} s, {options.workers} workers, seed {options.seed}")
+    print(f"{connection.display_name}: {lasted:.0f} s, {options.workers} workers, seed {options.seed}")
     print(f"  kills: {storm.kills}; of workers with threads {hits}; at least {options.least} each are asked for")
     print(f"  stopped for longer than a lease: {storm.stops}; connections cut: {storm.cuts}")
     print(f"  workers that ended by themselves: {storm.died_by_themselves}; exit statuses of the last: {statuses}")
     for line in verdict.lines():
         print(f"  {line}")
-    good = verdict.kept and not missed and not storm.died_by_themselves and DRAINED.issuperset(statuses)
+    ended_well = not storm.died_by_themselves and DRAINED.issuperset(statuses)
+    good = verdict.kept and not storm.missed(options.least) and ended_well
     print(f"  {'all is as promised' if good else 'NOT as promised'}", flush=True)
     if not good:
         print(words)

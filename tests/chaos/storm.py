@@ -16,6 +16,7 @@ from tests.chaos.database import cut, sessions
 from tests.processes import Child, Processes
 
 LEASE = 1.5  # seconds
+LONGER = 4  # times as long may a storm last until it has hit enough
 JOBS = {"LEASE": f"{LEASE}s", "RENEWAL": "400ms", "POLL": "50ms", "DRAIN_TIMEOUT": "20s"}
 LOOKS = 150  # at a worker that is aimed at, before another one gets its turn
 BETWEEN = (0.05, 0.4)  # seconds between two attacks
@@ -53,17 +54,26 @@ class Storm:
         self._stopped: dict[int, tuple[Worker, float]] = {}
         self._workers = [self._start() for _ in range(workers)]
 
-    def rage(self, seconds: float) -> None:
-        """Attack for so long."""
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            time.sleep(min(left, self._random.uniform(*BETWEEN)))
+    def rage(self, seconds: float, least: int) -> float:
+        """Attack for so long, and until each section has been hit `least` times, at most `LONGER` times as long.
+
+        Return the seconds that it took: a machine that has other things to do lets fewer attacks hit.
+        """
+        began = time.monotonic()
+        enough, until = began + seconds, began + LONGER * seconds
+        while (now := time.monotonic()) < until and (now < enough or self.missed(least)):
+            time.sleep(self._random.uniform(*BETWEEN))
             self._continue_those_whose_time_has_come()
             self._replace_the_dead()
             attacks = [self._kill, self._kill, self._kill, self._stop]
             if connection.vendor == "postgresql":
                 attacks += [self._cut]
             self._random.choice(attacks)(until)
+        return time.monotonic() - began
+
+    def missed(self, least: int) -> list[str]:
+        """Return the sections that were not hit so often."""
+        return [section for section in marks.SECTIONS if self.hits[section] < least]
 
     def calm(self) -> None:
         """Let every worker go on."""

@@ -209,6 +209,28 @@ def test_requests_to_run_again_lock_in_one_order(harness: DatabaseHarness, monke
 
 
 @rows_are_locked
+def test_jobs_are_held_back_in_one_order(harness: DatabaseHarness) -> None:
+    harness.enqueue(*"abcde")
+    for name in "edcba":  # the table has them in this order then
+        Job.objects.filter(idempotency_key=name).update(queue=name)
+    add_finished_jobs(5_000)
+    ids = list(Job.objects.filter(state="ready").values_list("id", flat=True))
+
+    def hold_back() -> object:
+        with connection.cursor() as cursor:
+            cursor.execute(ROW_BY_ROW + IN_THE_ORDER_OF_THE_TABLE)
+        with harness.transaction():
+            return run("default", "hold_back", {"rows": rows.encode_ids(ids)})
+
+    with harness.transaction():
+        lock("c")
+        answer = harness.begun(hold_back)
+        wait_for(lambda: harness.waiting() == 1, "it waits for the row in the middle")
+        Job.objects.select_for_update(nowait=True).get(idempotency_key="e")  # raises where it is locked
+    answer()
+
+
+@rows_are_locked
 def test_expired_keys_are_let_go_in_one_order(harness: DatabaseHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     ack(harness, harness.running(*"abcde", dedupe_for=HOUR))
     harness.advance(HOUR + MARGIN)

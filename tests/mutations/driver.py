@@ -441,6 +441,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         SQLITE,
     ),
     Mutation(
+        "direct: jobs are held back in one order",
+        "ultimat3_jobs/sql/postgresql/hold_back.sql",
+        "ORDER BY j.id\n",
+        "",
+        "tests/drivers/test_locks.py::test_jobs_are_held_back_in_one_order",
+        POSTGRESQL,
+    ),
+    Mutation(
         "again: asked in one order",
         "ultimat3_jobs/sql/postgresql/ask_again.sql",
         " ORDER BY g.id",

@@ -62,15 +62,17 @@ def backlog(filled: Backlog, django_db_blocker: DjangoDbBlocker) -> Iterator[Bac
 
 @contextmanager
 def _on_postgresql(folders: pytest.TempPathFactory) -> Iterator[Backlog]:
-    with own_database(folders.mktemp("outgrown")) as opened:
-        fill_finished(opened, SMALL)
-        fill_work(opened, SMALL)
-        empty(opened)
-        fill_finished(opened, TEN_TIMES)
-        fill_work(opened, TEN_TIMES)
-        outgrown = {("outgrown", case.name): explain_analyze(opened, case) for case in cases()}
+    emptied = {}
+    for circumstance, before in (("outgrown", SMALL), ("refilled", TEN_TIMES)):
+        with own_database(folders.mktemp(circumstance)) as opened:
+            fill_finished(opened, before)
+            fill_work(opened, before)
+            empty(opened)
+            fill_finished(opened, TEN_TIMES)
+            fill_work(opened, TEN_TIMES)
+            emptied |= {(circumstance, case.name): explain_analyze(opened, case) for case in cases()}
     with own_database(folders.mktemp("plans")) as opened:
-        backlog = Backlog(opened, plans=outgrown)
+        backlog = Backlog(opened, plans=emptied)
         fill_finished(opened, BIG)
         analyze(opened)
         for case in loops():

@@ -15,6 +15,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from tests.plans.cases import Case
 from ultimat3_jobs.sql import read, statement
 
+_LEFT_OUT = ("Rows Removed by Filter", "Rows Removed by Join Filter", "Rows Removed by Index Recheck")
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 
 
@@ -41,10 +42,12 @@ class Plan:
         return sum(round(_read(node)) for node in self._scans())
 
     @property
-    def handed(self) -> int:
-        """How many rows of the statement's parameters were looked at, those looked at twice counted twice."""
-        scans = (node for node in self.nodes if node["Node Type"] == "Function Scan")
-        return sum(round(node["Actual Rows"] * node["Actual Loops"]) for node in scans)
+    def handled(self) -> int:
+        """How many rows all parts of the plan gave or left out: of tables, of the batch and of what lies between."""
+        return sum(
+            round(sum(node.get(one, 0) for one in ("Actual Rows", *_LEFT_OUT)) * node["Actual Loops"])
+            for node in self.nodes
+        )
 
     @property
     def pages(self) -> int:

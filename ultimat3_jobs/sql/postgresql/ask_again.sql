@@ -12,8 +12,6 @@ WITH asked AS MATERIALIZED (
         LIMIT 1
         FOR UPDATE
     ) AS j
-    -- Always so. It has the planner expect few, which it then reaches by id again.
-    WHERE j.id = r.id
 )
 UPDATE x_jobs AS j
 SET rerun = asked.request::jsonb || jsonb_build_object(

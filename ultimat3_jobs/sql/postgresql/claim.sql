@@ -2,6 +2,7 @@
 -- The queues are merged row by row: only rows that are taken are locked, and beside them one of each queue is read.
 -- Of jobs whose earlier worker went silent at most :lapsed are taken, and the rest of those is passed over: one of them
 -- may be what ended it.
+-- The arrays keep the planner, who may believe that there are next to no rows, from reading all for each of the batch.
 WITH RECURSIVE queues AS (
     -- Each queue with its first row.
     (
@@ -96,8 +97,7 @@ SET state = 'running',
     -- A last attempt is marked as begun by its worker: one that lapses without the mark is given back.
     started_at = CASE WHEN j.attempt + 1 < j.max_attempts THEN statement_timestamp() END,
     updated_at = statement_timestamp()
-FROM chosen
-WHERE j.id = chosen.id
+WHERE j.id = ANY (ARRAY(SELECT id FROM chosen))
 RETURNING
     j.id, j.claim_token, j.run_id, j.name, j.queue, j.input, j.tenant_id, j.attempt, j.max_attempts, j.parks,
     j.lapses,

@@ -1,16 +1,21 @@
 -- Settles jobs whose bodies did not end well or did not run. Fenced on the claim's token and answered row by row.
 -- Rows are reached by id: `|| ''` hides the state from the planner, which would otherwise read the whole of a partial
 -- index that its statistics take for empty.
-WITH settled AS MATERIALIZED (
-    SELECT
-        j.id, r.kind, r.delay, r.stop, r.dead_letter, r.park_reason, r.text, r.cause, r.error_class, r.error_place,
-        r.until, r.event, r.match, r.poll, r.progress
+-- The arrays keep the planner, who may believe that there are next to no rows, from reading all for each of the batch.
+WITH given AS MATERIALIZED (
+    SELECT *
     FROM json_to_recordset(CAST(:rows AS json)) AS r (
         id uuid, token uuid, kind text, delay double precision, stop text, dead_letter boolean, park_reason text,
         text text, cause text, error_class text, error_place text,
         until timestamp, event text, match text, poll double precision, progress text
     )
-    JOIN x_jobs AS j ON j.id = r.id
+),
+settled AS MATERIALIZED (
+    SELECT
+        j.id, r.kind, r.delay, r.stop, r.dead_letter, r.park_reason, r.text, r.cause, r.error_class, r.error_place,
+        r.until, r.event, r.match, r.poll, r.progress
+    FROM given AS r
+    JOIN x_jobs AS j ON j.id = r.id AND j.id = ANY (ARRAY(SELECT id FROM given))
     WHERE j.claim_token = r.token
         AND j.state || '' = 'running'
         AND (r.kind <> 'bury' OR j.rerun IS NULL OR :with_rerun)

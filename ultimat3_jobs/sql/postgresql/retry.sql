@@ -1,6 +1,7 @@
 -- Starts dead letters again, their attempts anew: of each key the newest, unless another row has taken the key.
 -- Rows are reached by id: `|| ''` hides the state from the planner, which would otherwise read the whole of a partial
 -- index that its statistics take for empty.
+-- The arrays keep the planner, who may believe that there are next to no rows, from reading all for each of the batch.
 WITH letters AS MATERIALIZED (
     SELECT j.id, j.name, COALESCE(j.tenant_id, '') AS tenant_id, j.idempotency_key
     FROM x_jobs AS j

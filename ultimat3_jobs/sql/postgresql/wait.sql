@@ -2,14 +2,19 @@
 -- the job before the statement's transaction ends. A wait that is over stays as it is.
 -- Rows are reached by id: `|| ''` hides the state from the planner, which would otherwise read the whole of a partial
 -- index that its statistics take for empty.
-WITH mine AS MATERIALIZED (
-    SELECT
-        j.run_id, j.created_at, r.event, r.match, r.name, r.seq, r.attempt,
-        statement_timestamp() + make_interval(secs => r.delay) AS until
+-- The arrays keep the planner, who may believe that there are next to no rows, from reading all for each of the batch.
+WITH given AS MATERIALIZED (
+    SELECT *
     FROM json_to_recordset(CAST(:rows AS json)) AS r (
         id uuid, token uuid, event text, match text, name text, seq integer, attempt integer, delay double precision
     )
-    JOIN x_jobs AS j ON j.id = r.id
+),
+mine AS MATERIALIZED (
+    SELECT
+        j.run_id, j.created_at, r.event, r.match, r.name, r.seq, r.attempt,
+        statement_timestamp() + make_interval(secs => r.delay) AS until
+    FROM given AS r
+    JOIN x_jobs AS j ON j.id = r.id AND j.id = ANY (ARRAY(SELECT id FROM given))
     WHERE j.claim_token = r.token AND j.state || '' = 'running'
     FOR SHARE OF j
 ),
