@@ -297,6 +297,28 @@ def test_every_source_that_is_swept_has_a_checksum(blog: Blog, form: str) -> Non
     assert len(checksum(given, rows_of(given).queryset)) == 64
 
 
+@pytest.mark.sqlite_only(reason="PostgreSQL can do it")
+def test_what_a_database_cannot_do_is_refused() -> None:
+    with isolate_apps("tests.app"):
+        noted = model("Noted", notes=models.JSONField())
+
+        error = error_of(
+            "X_BACKFILL_SOURCE_INVALID",
+            lambda: open_rows(definition(source=lambda: noted.objects.filter(notes__contains={"a": 1}))),
+        )
+
+    assert "cannot be read: NotSupportedError: contains lookup is not supported on this database" in error.cause
+
+
+@pytest.mark.postgresql_only(reason="SQLite has no locks of rows")
+def test_a_subquery_that_locks_is_refused() -> None:
+    given = definition(source=lambda: Item.objects.filter(pk__in=Item.objects.select_for_update()))
+
+    error = error_of("X_BACKFILL_SOURCE_INVALID", lambda: open_rows(given))
+
+    assert "cannot be read: TransactionManagementError" in error.cause
+
+
 class Asking(Value):
     """A value for which the database is asked when the SQL is made, as some expressions ask for its version."""
 

@@ -54,7 +54,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "keys: a column that is called select is no subquery",
         SOURCE,
-        """SELECT(?!["\\w])""",
+        """(?<!["\\w])SELECT(?!["\\w])""",
         """SELECT""",
         f"{PLANS}test_a_column_that_is_called_select_is_no_subquery",
         POSTGRESQL,
@@ -100,6 +100,30 @@ MUTATIONS: tuple[Mutation, ...] = (
         '        raise _refuse(backfill, fault, f"{name}.objects.filter(...)") from error\n',
         "        raise\n",
         f"{WRONG}[no such field-True]",
+    ),
+    *(
+        Mutation(
+            f"source: one of which this database makes no SQL is refused, {error}",
+            SOURCE,
+            "(NotSupportedError, TransactionManagementError)",
+            f"({left},)",
+            f"{SOURCES}{test}",
+            (vendor,),
+        )
+        for error, left, test, vendor in (
+            (
+                "what it cannot do",
+                "TransactionManagementError",
+                "test_what_a_database_cannot_do_is_refused",
+                "sqlite",
+            ),
+            (
+                "what locks",
+                "NotSupportedError",
+                "test_a_subquery_that_locks_is_refused",
+                "postgresql",
+            ),
+        )
     ),
     Mutation(
         "source: one whose database cannot be asked now is tried again",
