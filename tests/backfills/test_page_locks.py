@@ -7,18 +7,22 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import F
+from django.test.utils import CaptureQueriesContext, isolate_apps
 
 from tests.app.models import Item, Organization, Place, Restaurant
+from tests.backfills.declared import definition
 from tests.backfills.sweeping import declare, handled
-from tests.backfills.test_rows import make_items
+from tests.backfills.test_rows import make_items, model, table_of
 from tests.conftest import InThreads
 from tests.locks import waiting_in_this_database
 from tests.processes import wait_for
 from tests.working import history, row, run_due, working
 from ultimat3_jobs import Run
+from ultimat3_jobs.backfills.keyset import read_page
+from ultimat3_jobs.backfills.source import open_rows
 
 pytestmark = [
     pytest.mark.usefixtures("queue"),
@@ -27,7 +31,7 @@ pytestmark = [
 
 
 def swept_beside(
-    in_threads: InThreads, model: type[Any], other: Callable[[], object], *, waits: bool, lock: bool = True
+    in_threads: InThreads, model: type[Any], other: Callable[[], object], *, waits: bool, **options: Any
 ) -> None:
     """Sweep rows by whole saves, while another session does something with them once they have been read."""
     read, over = threading.Event(), threading.Event()
@@ -49,7 +53,7 @@ def swept_beside(
         other()
         over.set()
 
-    started = declare(handler, model, lock=lock).enqueue()
+    started = declare(handler, model, **options).enqueue()
     in_threads(run_due, beside)
     assert row(started).state == "done", row(started).last_error
 
@@ -92,6 +96,63 @@ def test_both_parts_of_a_row_are_locked(in_threads: InThreads, table: str) -> No
 
     one.refresh_from_db()
     assert (one.handled, one.name, one.stars) == (1, *(("theirs", 0) if table == "parent" else ("ours", 3)))
+
+
+FIELDS: dict[str, Any] = {
+    "only": lambda: Restaurant.objects.only("stars"),
+    "only the key": lambda: Restaurant.objects.only("pk"),
+    "only, related": lambda: Restaurant.objects.select_related("owner").only("stars", "owner__name"),
+    "defer": lambda: Restaurant.objects.defer("id", "name", "handled"),
+    "defer the parent's key": lambda: Restaurant.objects.defer("id"),
+}
+
+
+@pytest.mark.parametrize("fields", FIELDS)
+def test_the_rows_of_parents_are_locked_whatever_fields_are_read(in_threads: InThreads, fields: str) -> None:
+    one = Restaurant.objects.create(name="ours")
+
+    def other() -> None:
+        Place.objects.filter(pk=one.pk).update(name="theirs", handled=F("handled") + 10)
+
+    swept_beside(in_threads, Restaurant, other, waits=True, source=FIELDS[fields])
+
+    one.refresh_from_db()
+    assert (one.handled, one.name) == (11, "theirs")
+
+
+def test_the_rows_of_all_parents_are_locked_however_far_up_and_of_a_proxy_too() -> None:
+    with isolate_apps("tests.app"):
+        base = model("Base", b=models.IntegerField(default=0))
+        side = model("Side", number=models.AutoField(primary_key=True), s=models.IntegerField(default=0))
+        child = type("Child", (base,), {"__module__": __name__, "Meta": meta(), "c": models.IntegerField(default=0)})
+        grand: Any = type(
+            "Grand", (child, side), {"__module__": __name__, "Meta": meta(), "g": models.IntegerField(default=0)}
+        )
+        proxy: Any = type("Proxy", (grand,), {"__module__": __name__, "Meta": meta(proxy=True)})
+        tables = {f'"app_{name}"' for name in ("base", "side", "child", "grand")}
+        with table_of(base, side, child, grand):
+            grand.objects.create(b=1, c=2, g=3, s=4)
+            for given in (
+                grand.objects.all(),
+                grand.objects.only("g"),
+                grand.objects.only("c"),
+                proxy.objects.only("g", "b"),
+                proxy.objects.defer("id", "b", "s", "number", "c", "base_ptr"),
+                grand.objects.defer("id", "side_ptr"),
+            ):
+                with CaptureQueriesContext(connection) as asked, transaction.atomic():
+                    (found,) = read_page(open_rows(definition(source=lambda given=given: given)), None, 10, 10)
+
+                    (sql,) = [one["sql"] for one in asked if "FOR NO KEY UPDATE" in one["sql"]]
+                    assert set(sql.partition(" FOR NO KEY UPDATE OF ")[2].split(", ")) == tables, sql
+                    found.g, found.s = 5, 6
+                    found.save()
+                assert grand.objects.values_list("b", "c", "g", "s").get() == (1, 2, 5, 6)
+
+
+def meta(**options: Any) -> type[Any]:
+    """Return what a model of one test says of itself."""
+    return type("Meta", (), {"app_label": "app", **options})
 
 
 def test_a_new_row_that_refers_to_a_locked_one_does_not_wait(in_threads: InThreads) -> None:

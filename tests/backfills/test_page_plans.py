@@ -7,10 +7,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection, models, transaction
+from django.db.models import Exists, OuterRef, Subquery
+from django.test.utils import isolate_apps
 
-from tests.app.models import Item, Place, Restaurant
+from tests.app.models import Effect, Item, Organization, Place, Restaurant
 from tests.backfills.declared import definition
+from tests.backfills.test_rows import model, table_of
 from ultimat3_jobs.backfills.keyset import read_page
 from ultimat3_jobs.backfills.source import open_rows
 
@@ -62,6 +65,67 @@ def test_a_filter_that_the_statistics_take_for_rare_is_not_read_whole_for_each_p
     with connection.cursor() as cursor:  # the handler's statements are planned as ever
         cursor.execute("SHOW enable_sort")
         assert cursor.fetchone() == ("on",)
+
+
+def test_a_filter_by_a_foreign_key_is_read_in_the_order_of_keys_too() -> None:
+    with isolate_apps("tests.app"):
+        owner = models.ForeignKey(Organization, on_delete=models.CASCADE, db_constraint=False)
+        note = model("Note", owner=owner)
+        with table_of(note):
+            note.objects.bulk_create(note(owner_id=1) for _ in range(MANY))
+            with connection.cursor() as cursor:
+                cursor.execute("ANALYZE app_note")
+            note.objects.update(owner_id=2)
+            first = note.objects.order_by("pk").values_list("pk", flat=True)[0]
+
+            plan = read(lambda: note.objects.filter(owner=2), first + 2_000, first + 2_500)
+
+    assert "Sort" not in {node["Node Type"] for node in plan}
+    (scan,) = [node for node in plan if "Relation Name" in node]
+    assert (scan["Index Name"], scan["Actual Rows"]) == ("app_note_pkey", 50)
+
+
+REFERRING = Effect.objects.filter(attempt=OuterRef("pk"))
+NESTED: dict[str, Any] = {
+    "exists not": lambda: Item.objects.filter(~Exists(REFERRING)),
+    "exists": lambda: Item.objects.filter(Exists(REFERRING)),
+    "keys": lambda: Item.objects.filter(pk__in=Effect.objects.values("attempt")),
+    "raw": lambda: Item.objects.extra(where=["id IN (select attempt FROM app_effect)"]),
+}
+
+
+@pytest.mark.parametrize("form", NESTED)
+def test_rows_that_another_table_decides_on_may_be_sorted(form: str) -> None:
+    """Without, the whole of a table that has no index on its reference is looked through for each row of the page."""
+    Item.objects.bulk_create(Item() for _ in range(MANY))
+    first = Item.objects.order_by("pk").values_list("pk", flat=True)[0]
+    Effect.objects.bulk_create(Effect(label="one", attempt=first + 2 * number) for number in range(MANY // 2))
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE app_item, app_effect")
+
+    plan = read(NESTED[form], first + 2_000, first + 2_500)
+
+    kinds = {node["Node Type"] for node in plan}
+    assert kinds >= {"Sort", "Hash Join"}
+    assert "Nested Loop" not in kinds
+
+
+def test_a_subquery_of_which_the_rows_are_in_an_order_may_be_sorted() -> None:
+    items = Item.objects.bulk_create(Item() for _ in range(MANY))
+    newest = REFERRING.order_by("-detail").values("label")[:1]
+
+    plan = read(lambda: Item.objects.filter(number=0).annotate(label=Subquery(newest)), items[0].pk, items[-1].pk)
+
+    assert not any(node.get("Disabled") for node in plan)
+
+
+def test_a_column_that_is_called_select_is_no_subquery() -> None:
+    with isolate_apps("tests.app"):
+        odd = model("Odd", select=models.IntegerField())
+
+        rows = open_rows(definition(source=lambda: odd.objects.filter(select=1), aliases=()))
+
+    assert not rows.nested
 
 
 def test_the_table_of_a_parent_is_not_read_from_its_first_row_on() -> None:

@@ -22,7 +22,7 @@ from django.db.models.lookups import GreaterThan, LessThanOrEqual
 from django.db.models.sql.where import AND
 
 from ultimat3_jobs.backfills.commands import backfill_command
-from ultimat3_jobs.backfills.source import Rows
+from ultimat3_jobs.backfills.source import Rows, tables_read
 from ultimat3_jobs.errors import BackfillSourceInvalid
 from ultimat3_jobs.sql import run
 
@@ -194,7 +194,8 @@ def unsorted(rows: Rows) -> Iterator[None]:
     Where they are behind, the planner may take a filter for one that leaves a handful of rows: it would read all that
     match by an index on the filter, for each page anew, and sort them.
     """
-    alone = len(rows.queryset.query.alias_map) <= 1 and not rows.model._meta.all_parents  # joins may need to sort
+    # Joins and subqueries may need to sort: without it, some are left with a loop over all of the other table per row.
+    alone = len(tables_read(rows.queryset)) <= 1 and not rows.nested and not rows.model._meta.all_parents
     if connections[rows.alias].vendor != "postgresql" or not alone or not rows.queryset.query.where:
         yield
         return

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from django.db import DatabaseError, router
+from django.core.exceptions import EmptyResultSet
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, Error, NotSupportedError, connections, router
 from django.db.models import Manager, Model, QuerySet
 from django.db.models.query import ModelIterable
 from django.db.models.sql.datastructures import BaseTable, Join
+from django.db.transaction import TransactionManagementError
 
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills.commands import migrate_command
@@ -18,6 +21,8 @@ from ultimat3_jobs.errors import BackfillSourceInvalid, JobsError
 
 if TYPE_CHECKING:
     from ultimat3_jobs.backfills.definition import BackfillDefinition
+
+_SELECT = re.compile(r"""(?<!["\w])SELECT(?!["\w])""", re.IGNORECASE)  # and no column of that name
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,7 @@ class Rows:
         alias: of their database.
         in_one: whether a page and its cursor commit together: exactly once.
         locked: what of a row is locked with it, as `select_for_update(of=...)` takes it; None: nothing.
+        nested: whether the statement that reads them has another one in it.
     """
 
     queryset: QuerySet[Any]
@@ -37,6 +43,7 @@ class Rows:
     alias: str
     in_one: bool
     locked: tuple[str, ...] | None
+    nested: bool
 
     @property
     def model(self) -> type[Model]:
@@ -68,15 +75,20 @@ def open_rows(backfill: BackfillDefinition) -> Rows:
         raise _refuse(backfill, f"gives {type(given).__name__}, which is no queryset", "Post.objects.all()")
     # Where it writes: a replica would show rows as they were.
     alias = vars(queryset)["_db"] or router.db_for_write(queryset.model)
+    if alias not in connections:
+        fault = f"is of the database {alias!r}, which is none of DATABASES"
+        raise _refuse(backfill, fault, f"{queryset.model.__name__}.objects.using({DEFAULT_DB_ALIAS!r})")
     queryset = queryset.using(alias)
     _check(backfill, queryset)
+    sql = _sql(backfill, queryset)
     return Rows(
-        queryset=queryset,
+        queryset=_with_parents(queryset) if backfill.lock else queryset,
         # Of no manager: one may hide rows.
         everything=QuerySet(queryset.model, using=alias),
         alias=alias,
         in_one=backfill.atomic and alias == queue_alias(),
         locked=_locked(queryset.model) if backfill.lock else None,
+        nested=len(_SELECT.findall(sql)) > 1,
     )
 
 
@@ -117,24 +129,28 @@ def readable(backfill: BackfillDefinition, rows: Rows) -> Iterator[None]:
 def _check(backfill: BackfillDefinition, queryset: QuerySet[Any]) -> None:
     query, name = queryset.query, queryset.model.__name__
     joined = _joined(queryset)
+    expressions: list[Any] = [query.where, *query.annotations.values()]
     faults = {
         f"is a {query.combinator} of querysets": query.combinator,
         "is sliced": query.is_sliced,
         "is distinct": query.distinct or query.distinct_fields,
         "is grouped by an aggregate": query.group_by is not None,
-        "has a window function, whose rows cannot be locked": any(
-            annotation.contains_over_clause for annotation in query.annotations.values()
-        ),
+        "has a window function, whose rows cannot be locked": any(one.contains_over_clause for one in expressions),
         "is ordered, and a sweep goes in the order of the primary key": (
             query.order_by or query.extra_order_by or not query.standard_ordering
         ),
         "skips rows that others have locked, which would then never be handled": query.select_for_update_skip_locked,
+        "locks its rows itself, and each page of a sweep does that already": query.select_for_update,
         "gives values instead of model instances": not issubclass(queryset._iterable_class, ModelIterable),
         f"joins {joined}, which can give a row twice": joined,
     }
     fault = next((what for what, is_so in faults.items() if is_so), None)
     if fault is not None:
-        instead = "filter(Exists(...))  # a subquery gives each row once" if joined else "filter(...)"
+        instead = "filter(...)"
+        if joined:
+            instead = "filter(Exists(...))  # a subquery gives each row once"
+        elif query.select_for_update:
+            instead = "filter(...)  # lock=True, which is the default, locks the rows of each page"
         raise _refuse(backfill, fault, f"{name}.objects.{instead}")
 
 
@@ -146,11 +162,37 @@ def _joined(queryset: QuerySet[Any]) -> str:
     """Return the first table that the rows are joined with, but for the tables of the model's own parents."""
     model = queryset.model
     own = {model._meta.db_table, *(parent._meta.db_table for parent in model._meta.all_parents)}
-    for join in queryset.query.alias_map.values():
+    for join in tables_read(queryset):
         if not isinstance(join, BaseTable) and not (join.table_name in own and _is_parent_link(join)):
             return join.table_name
     tables = queryset.query.extra_tables
     return str(tables[0]) if tables else ""
+
+
+def tables_read(queryset: QuerySet[Any]) -> list[BaseTable | Join]:
+    """Return the tables that the rows are read from: the model's own, and those that it is joined with."""
+    query = queryset.query
+    # What refers to nothing was trimmed: it is there, and not in the SQL. A filter by a foreign key leaves one.
+    return [join for alias, join in query.alias_map.items() if query.alias_refcount[alias]]
+
+
+def _sql(backfill: BackfillDefinition, queryset: QuerySet[Any]) -> str:
+    """Return the SQL that reads the rows, "" where none can match.
+
+    Raises:
+        BackfillSourceInvalid: where there is none: a name that is no field's, what this database cannot do.
+    """
+    try:
+        sql, _ = queryset.query.get_compiler(using=queryset.db).as_sql()
+    except EmptyResultSet:
+        return ""
+    except Exception as error:
+        if isinstance(error, Error) and not isinstance(error, (NotSupportedError, TransactionManagementError)):
+            raise  # the database cannot be asked now
+        name = queryset.model.__name__
+        fault = f"cannot be read: {type(error).__name__}: {error}"
+        raise _refuse(backfill, fault, f"{name}.objects.filter(...)") from error
+    return str(sql)
 
 
 def _is_parent_link(join: Join) -> bool:
@@ -174,3 +216,16 @@ def _locked(model: type[Model]) -> tuple[str, ...]:
 
     walk(model, "")
     return tuple(dict.fromkeys(names))
+
+
+def _with_parents(queryset: QuerySet[Any]) -> QuerySet[Any]:
+    """Have the keys of the parents' rows read too where `only()` or `defer()` leaves them out.
+
+    Django locks no table of which no column is read.
+    """
+    queryset = queryset.all()
+    names, is_deferred = queryset.query.deferred_loading
+    keys = {key.name for parent in queryset.model._meta.all_parents for key in parent._meta.pk_fields}
+    if names:
+        queryset.query.deferred_loading = (frozenset(names - keys if is_deferred else names | keys), is_deferred)
+    return queryset
