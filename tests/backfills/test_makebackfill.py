@@ -60,7 +60,9 @@ def refused(*arguments: str) -> str:
 
 
 class TestWritten:
-    def test_a_file_with_its_model_sweeps_as_it_stands(self, transactional_db: None, app: Path) -> None:
+    def test_a_file_with_its_model_runs_as_it_stands_and_completes_nothing_before_it_is_filled_in(
+        self, transactional_db: None, app: Path
+    ) -> None:
         Organization.objects.create(name="one")
         output = make("app", "mend-names", "--model", "Organization")
         assert output == "wrote app/backfills/mend_names.py\npython manage.py backfill mend-names\n"
@@ -68,14 +70,14 @@ class TestWritten:
         module = imported(app / "backfills" / "mend_names.py")
         done = sweep(module.mend_names)
 
-        assert (done.name, done.state) == ("mend-names", "done"), done.last_error
-        assert ledger(done).outcome == "completed"
+        assert (done.name, done.state, ledger(done).outcome) == ("mend-names", "delayed", "")
+        assert "NotImplementedError: change the row here" in done.last_error
 
     def test_what_is_filled_in_is_done_to_each_row(self, transactional_db: None, app: Path) -> None:
         Organization.objects.bulk_create([Organization(name=f"{n}") for n in range(3)])
         make("app", "mend-names", "--model", "app.Organization")
         file = app / "backfills" / "mend_names.py"
-        file.write_text(file.read_text().replace("pass  # change the row here", TOUCHED))
+        file.write_text(file.read_text().replace('raise NotImplementedError("change the row here")', TOUCHED))
 
         sweep(imported(file).mend_names)
 

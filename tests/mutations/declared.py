@@ -312,4 +312,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         SEEN,
         SQLITE,
     ),
+    Mutation(
+        "makebackfill: a file that is not filled in completes nothing",
+        "ultimat3_jobs/backfills/skeleton.py",
+        'raise NotImplementedError("change the row here")',
+        "pass",
+        "tests/backfills/test_makebackfill.py::TestWritten::"
+        "test_a_file_with_its_model_runs_as_it_stands_and_completes_nothing_before_it_is_filled_in",
+        SQLITE,
+    ),
 )

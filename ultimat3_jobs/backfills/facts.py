@@ -106,4 +106,4 @@ def _unknown(name: str, migration: tuple[str, str], loader: MigrationLoader) -> 
 def _closest(text: str, known: list[str]) -> str:
     """Return what is most like it; where nothing is, the last."""
     begun = [one for one in known if one.startswith(text)]
-    return (begun or difflib.get_close_matches(text, known, n=1, cutoff=0.3) or known[-1:])[0]
+    return (begun or difflib.get_close_matches(text, known, n=1, cutoff=0.6) or known[-1:])[0]

@@ -46,7 +46,7 @@ from __future__ import annotations
 {definition}
     """Handle one page: its rows are locked until it commits."""
     for row in rows:
-        pass  # change the row here
+        raise NotImplementedError("change the row here")
     # Then write them all at once:
     # {rows}.bulk_update(rows, ["the", "changed", "fields"])
 '''

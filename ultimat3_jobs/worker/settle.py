@@ -182,4 +182,6 @@ def _log(driver: Driver, job: ClaimedJob, outcome: Unsettled | Committed, landed
         fields |= {"error": outcome.failure.error_class, "verdict": outcome.failure.text.rpartition("verdict: ")[2]}
     if isinstance(outcome, Suspending):
         fields["why"] = outcome.suspension.reason
+    if isinstance(outcome, Parked):
+        fields["why"] = outcome.reason
     emit(event, level=level, **fields)
