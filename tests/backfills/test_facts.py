@@ -124,6 +124,7 @@ def test_a_migration_that_was_replaced_and_deleted_is_known(recorded: Recorded) 
         ("app", "0002", "has none of this name", ("app", "0002_two")),
         ("app", "0003_tree", "has none of this name", ("app", "0003_three")),
         ("app", "xyz", "has none of this name", ("app", "0003_three")),
+        ("app", "0009_nope", "has none of this name", ("app", "0003_three")),
         ("ap", "0001_one", "no app of the label 'ap' is installed", ("app", "0001_one")),
     ],
 )
