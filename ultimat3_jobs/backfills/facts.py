@@ -99,11 +99,19 @@ def _unknown(name: str, migration: tuple[str, str], loader: MigrationLoader) -> 
         )
     return BackfillMigrationPending(
         f"{cause}and that app has none of this name",
-        fix=f"requires={(app, _closest(wanted, names))!r}  # in the declaration",
+        fix=f"requires={(app, _meant(wanted, names))!r}  # in the declaration",
     )
+
+
+def _meant(wanted: str, names: list[str]) -> str:
+    """Return the migration that is most like it, its number aside; where none is, the last."""
+    words = {one.partition("_")[2] or one: one for one in names}
+    begun = [one for one in names if one.startswith(wanted)]
+    close = difflib.get_close_matches(wanted.partition("_")[2] or wanted, words, n=1)
+    return (begun or [words[one] for one in close] or names[-1:])[0]
 
 
 def _closest(text: str, known: list[str]) -> str:
     """Return what is most like it; where nothing is, the last."""
     begun = [one for one in known if one.startswith(text)]
-    return (begun or difflib.get_close_matches(text, known, n=1, cutoff=0.6) or known[-1:])[0]
+    return (begun or difflib.get_close_matches(text, known, n=1, cutoff=0.3) or known[-1:])[0]
