@@ -7,7 +7,7 @@ import shlex
 from typing import Any
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 
 from tests.app.models import Item
 from tests.backfills.commanding import as_json, refused, run
@@ -85,6 +85,8 @@ def test_a_list_as_json_and_its_filters(several: None) -> None:
     # The command is that of the newest pass, whether or not that is listed.
     assert commands(run("--list", "--limit", 1)) == commands(run("--list"))
     assert run("--list", "--name", "none") == "no backfill was found\n"
+    with pytest.raises(CommandError, match=r"--name is empty"):
+        run("--list", "--name", "")
 
 
 def test_a_deploy_is_held_by_what_is_unswept_alone(several: None) -> None:

@@ -104,6 +104,8 @@ class Command(ReportingCommand):
             if options[one] not in (None, False):
                 asked = "a name" if form == "name" else f"--{form}"
                 self._parser.error(f"{_FLAGS.get(one, f'--{one}')} does not go with {asked}")
+        if options["name_is"] == "":
+            self._parser.error("--name is empty: give a name, or leave it out")
         if options["force"] and not options["write"]:
             self._parser.error("--force goes with --write")
         if options["try_rows"] is not None and (options["write"] or options["wait"]):
