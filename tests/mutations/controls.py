@@ -319,4 +319,23 @@ MUTATIONS: tuple[Mutation, ...] = (
         f"{SHELL}test_an_empty_name_steers_no_pass_that_happens_to_be_live",
         SQLITE,
     ),
+    Mutation(
+        "controls: a pass that has not begun is steered without its source",
+        CONTROLS,
+        '            table="",  #',
+        '            table=declared.source().model._meta.db_table,  #',
+        f"{STATES}test_a_control_asks_neither_the_source_nor_the_tenant_of_a_pass_that_has_not_begun",
+        SQLITE,
+    ),
+    *(
+        Mutation(
+            "controls: a row that a control opened is told its table when the pass begins",
+            f"{SQL}/{vendor}/open_pass.sql",
+            """DO UPDATE SET "table" = excluded."table" WHERE x_backfills."table" = ''""",
+            "DO NOTHING",
+            f"{STATES}test_a_pass_is_paused_before_it_has_begun_and_its_row_says_what_it_will_be",
+            (vendor,),
+        )
+        for vendor in BOTH
+    ),
 )
