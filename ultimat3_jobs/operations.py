@@ -18,10 +18,9 @@ from ultimat3_jobs import registry
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills.commands import backfill_command
 from ultimat3_jobs.backfills.declared import backfill_of
-from ultimat3_jobs.backfills.passes import KEY
+from ultimat3_jobs.backfills.passes import live_under
 from ultimat3_jobs.backfills.pending import COMPLETED
 from ultimat3_jobs.errors import BackfillPending, DeclarationInvalid, MigrationMissing
-from ultimat3_jobs.states import LIVE
 from ultimat3_jobs.text import MAX_NAME, command_line, counted, is_label
 
 if TYPE_CHECKING:
@@ -172,8 +171,7 @@ class RequireBackfill(Operation):
         # Under its other names too, as long as the code still says so: on this database it may have been swept since.
         declared = registry.find(self.name)
         names = {self.name, *(() if declared is None else (declared.name, *declared.aliases))}
-        jobs = apps.get_model("ultimat3_jobs", "Job")._base_manager.using(queue)
-        live = jobs.filter(name__in=names, idempotency_key=KEY, state__in=LIVE).exists()  # before it is in the ledger
+        live: bool = live_under(names).exists()  # before it is in the ledger
         begun = ledger._base_manager.using(queue).filter(name__in=names)
         return _Passes(
             completed=begun.filter(outcome=COMPLETED).exists(),

@@ -14,6 +14,10 @@ BESIDE = "tests/backfills/test_steered.py::"
 INSPECTED = "tests/backfills/test_inspection.py::"
 SHELL = "tests/backfills/test_steering.py::"
 COMMANDED = "tests/backfills/test_command_lists.py::"
+COMMAND = "tests/backfills/test_command.py::"
+WAITED = "tests/backfills/test_command_wait.py::"
+ADMIN = "ultimat3_jobs/admin/backfills.py"
+ADMINISTERED = "tests/test_admin_backfills.py::"
 
 MUTATIONS: tuple[Mutation, ...] = (
     *(
@@ -323,7 +327,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "controls: a pass that has not begun is steered without its source",
         CONTROLS,
         '            table="",  #',
-        '            table=declared.source().model._meta.db_table,  #',
+        "            table=declared.source().model._meta.db_table,  #",
         f"{STATES}test_a_control_asks_neither_the_source_nor_the_tenant_of_a_pass_that_has_not_begun",
         SQLITE,
     ),
@@ -337,5 +341,117 @@ MUTATIONS: tuple[Mutation, ...] = (
             (vendor,),
         )
         for vendor in BOTH
+    ),
+    Mutation(
+        "lists: of a pass that has not completed the declaration has changed since it began",
+        "ultimat3_jobs/inspection/backfill_texts.py",
+        'return "it was swept" if one.status is PassStatus.COMPLETED else "it began"',
+        'return "it was swept"',
+        f"{COMMANDED}test_of_a_pass_that_has_not_completed_a_list_says_that_the_declaration_has_changed_since_it_began",
+        SQLITE,
+    ),
+    Mutation(
+        "lists: a tenant that cannot be told is told for its own backfill",
+        LISTED,
+        "    return [named_or_refused(job) for job, _ in declared_backfills()]",
+        "    from ultimat3_jobs.backfills.passes import named\n\n    return [named(job) for job, _ in declared_backfills()]",
+        f"{COMMANDED}test_a_tenant_that_cannot_be_told_is_told_for_its_own_backfill_and_holds_a_deploy",
+        SQLITE,
+    ),
+    Mutation(
+        "lists: without its tenant a live pass is found by its name",
+        "ultimat3_jobs/backfills/passes.py",
+        "            by_name.update(one.names)\n",
+        "            pass\n",
+        f"{COMMANDED}test_a_tenant_that_cannot_be_told_is_told_for_its_own_backfill_and_holds_a_deploy",
+        SQLITE,
+    ),
+    Mutation(
+        "pending: a tenant that cannot be told keeps a deploy back",
+        LISTED,
+        "one.without_tenant(refused[one.name]) if one.name in refused else one for one",
+        "one for one",
+        f"{COMMANDED}test_a_tenant_that_cannot_be_told_is_told_for_its_own_backfill_and_holds_a_deploy",
+        SQLITE,
+    ),
+    Mutation(
+        "passes: what the code for a tenant raises is a refusal that names the backfill",
+        "ultimat3_jobs/backfills/passes.py",
+        "    except JobsError:\n        raise\n    except Exception as error:",
+        "    except KeyboardInterrupt as error:",
+        f"{COMMAND}test_a_tenant_that_cannot_be_told_is_a_refusal_that_names_the_backfill",
+        SQLITE,
+    ),
+    Mutation(
+        "command: a start asks for the tenant first",
+        "ultimat3_jobs/backfills/plan.py",
+        "    named(backfill.definition)  # a tenant",
+        "    # a tenant",
+        f"{COMMAND}test_a_tenant_that_cannot_be_told_is_a_refusal_that_names_the_backfill",
+        SQLITE,
+    ),
+    Mutation(
+        "command: whatever the code of one raises, the plan of all goes on",
+        "ultimat3_jobs/management/commands/backfill.py",
+        "            except Exception as error:\n                refused = ",
+        "            except JobsError as error:\n                refused = ",
+        f"{COMMAND}test_whatever_the_code_of_one_raises_all_goes_on_with_the_others",
+        SQLITE,
+    ),
+    Mutation(
+        "command: whatever the code of one raises, the start of all goes on",
+        "ultimat3_jobs/management/commands/backfill.py",
+        "            except Exception as error:\n                starts.append(",
+        "            except JobsError as error:\n                starts.append(",
+        f"{COMMAND}test_whatever_the_code_of_one_raises_all_goes_on_with_the_others",
+        SQLITE,
+    ),
+    Mutation(
+        "command: of all, a pass that is live already is followed",
+        "ultimat3_jobs/management/commands/backfill.py",
+        "                if isinstance(started.refusal, BackfillRunning):\n",
+        "                if False:\n",
+        f"{WAITED}test_of_all_the_pass_that_is_live_already_is_followed_too",
+        SQLITE,
+    ),
+    Mutation(
+        "command: of all, what was refused is told beside what failed",
+        "ultimat3_jobs/management/commands/backfill.py",
+        "        self._end(endings, report_of, options, refusals)\n",
+        "        self._end(endings, report_of, options)\n",
+        f"{WAITED}test_of_all_a_live_pass_that_fails_is_an_exit_with_1_beside_what_was_refused",
+        SQLITE,
+    ),
+    Mutation(
+        "command: of all, a pass that is deleted does not end the waiting",
+        "ultimat3_jobs/management/commands/backfill.py",
+        "                refusals.append(error)\n",
+        "                raise\n",
+        f"{WAITED}test_of_all_a_pass_that_is_deleted_does_not_end_the_waiting_for_the_others",
+        SQLITE,
+    ),
+    Mutation(
+        "admin: the page of a start answers whatever its code raises",
+        ADMIN,
+        "        except Exception as error:  # what it is declared with is the project's code\n            refused",
+        "        except JobsError as error:\n            refused",
+        f"{ADMINISTERED}test_whatever_its_code_raises_a_start_answers_with_the_refusal",
+        SQLITE,
+    ),
+    Mutation(
+        "admin: a start answers whatever its code raises",
+        ADMIN,
+        "    except Exception as error:  # what it is declared with is the project's code\n        raise",
+        "    except KeyboardInterrupt as error:\n        raise",
+        f"{ADMINISTERED}test_whatever_its_code_raises_a_start_answers_with_the_refusal",
+        SQLITE,
+    ),
+    Mutation(
+        "admin: a query that fails in the code of a backfill does not spoil the page",
+        ADMIN,
+        "            with transaction.atomic(using=queue_alias()):  # or",
+        "            if True:  # or",
+        f"{ADMINISTERED}test_whatever_its_code_raises_a_start_answers_with_the_refusal",
+        POSTGRESQL,
     ),
 )

@@ -262,9 +262,7 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
         "--state", type=storable, action="append", default=[], help=f"{', '.join(State)}; can be repeated"
     )
     parser.add_argument("--queue", type=storable, help="the queue's name")
-    parser.add_argument(
-        "--name", type=storable, help="the job's name, or a former one: all are meant"
-    )
+    parser.add_argument("--name", type=storable, help="the job's name, or a former one: all are meant")
     parser.add_argument("--tenant", type=storable, help="the tenant")
     parser.add_argument("--key", type=storable, help="the idempotency key")
     parser.add_argument("--cause", type=storable, help="the group of like failures, or its beginning")
