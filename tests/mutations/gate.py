@@ -92,8 +92,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "pending: a deploy waits where nobody says which environment this is",
         PENDING,
-        ", Status.CANCELLED, Status.UNKNOWN_ENVIRONMENT})",
-        ", Status.CANCELLED})",
+        ", Status.CANCELLED, Status.UNKNOWN_ENVIRONMENT, Status",
+        ", Status.CANCELLED, Status",
         f"{STANDING}test_what_keeps_a_deploy_back",
         SQLITE,
     ),

@@ -223,10 +223,10 @@ class Command(ReportingCommand):
         """
         if options["json"]:
             self.print_json({**report_of, "passes": [report.swept_pass(one) for one in endings]})
-        failed = [one for one in endings if not one.status.ended_well]
-        told = [*map(str, refusals), *(f"{one.name}: the pass {ending_text(one)}" for one in failed)]
-        if told:
-            raise Refused("\n".join(map(terminal.safe, told)))
+        failed = [f"{one.name}: the pass {ending_text(one)}" for one in endings if not one.status.ended_well]
+        failed = [*map(str, refusals), *failed]
+        if failed:
+            raise Refused("\n".join(map(terminal.safe, failed)))
 
     def _detach(self, name: str, run_id: UUID, report_of: dict[str, Any], options: dict[str, Any]) -> NoReturn:
         command = backfill_command(name, "--wait")
