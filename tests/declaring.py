@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -43,9 +43,9 @@ def body_taking(**hints: Any) -> Callable[..., None]:
     return body
 
 
-def job_taking(*, name: str = "tests.body", **hints: Any) -> Job[..., None]:
+def job_taking(*, name: str = "tests.body", aliases: Sequence[str] = (), **hints: Any) -> Job[..., None]:
     """Declare a job of one fixed key whose parameters have these hints."""
-    return job(name=name, idempotency_key="key", tenant=NO_TENANT)(body_taking(**hints))
+    return job(name=name, aliases=aliases, idempotency_key="key", tenant=NO_TENANT)(body_taking(**hints))
 
 
 def written() -> tuple[int, int]:

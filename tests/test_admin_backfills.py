@@ -44,6 +44,11 @@ def add_pass(state: str, name: str = "t.backfill", *, begun: bool = False, **val
     return job
 
 
+def unscoped(tenant: str) -> Any:
+    """A project's own scoping that does not know a tenant."""
+    raise LookupError(f"no tenant {tenant}")
+
+
 def page_of(run_id: UUID) -> str:
     return f"{LIST}{run_id}/change/"
 
@@ -229,6 +234,39 @@ def test_a_start_that_the_gate_refuses_says_why_and_force_is_asked_for(admin_cli
     admin_client.post(start_of(), {"forced": "on"})
 
     assert LogEntry.objects.get().change_message == "Started by force."
+
+
+def test_whatever_its_code_raises_a_start_answers_with_the_refusal(admin_client: Client, settings: Any) -> None:
+    settings.ULTIMAT3_JOBS = {**settings.ULTIMAT3_JOBS, "TENANT_CONTEXT": f"{__name__}.unscoped"}
+    declare(None, Item, name="t.scope", tenant=lambda: "acme")
+    declare(None, Item, name="t.tenant", tenant=lambda: {}["acme"])
+    declare(None, Item, name="t.query", tenant=lambda: str(Item.objects.extra(where=["no such"]).count()))
+
+    for name, why in (
+        ("t.scope", "is declared with raised LookupError: no tenant acme"),
+        ("t.tenant", "cannot be told: it raised KeyError"),
+        ("t.query", "cannot be told: it raised django.db.utils."),
+    ):
+        asked = page(admin_client, start_of(name))
+        assert "As things stand no pass may start" in asked
+        assert why in asked
+        answer = admin_client.post(start_of(name), {"reason": ""}, follow=True)
+        assert answer.status_code == 200
+        assert why in str(*answer.context["messages"])
+    assert not LogEntry.objects.exists()
+    assert not Job.objects.exists()
+
+
+def test_the_list_goes_on_where_the_tenant_of_one_cannot_be_told(admin_client: Client) -> None:
+    declare(None, Item, name="t.broken", tenant=lambda: {}["acme"])
+    declare(None, Item, name="t.other")
+    add_pass("ready", "t.broken")
+
+    text = page(admin_client, LIST)
+
+    assert re.search(r"t\.broken</th>\s*<td>unknown-tenant</td>\s*<td><strong[^>]*>wait for it", text)
+    assert re.search(r"t\.other</th>\s*<td>pending</td>", text)
+    assert "a worker that serves the queue" in text
 
 
 def test_what_is_not_declared_cannot_be_started(admin_client: Client) -> None:

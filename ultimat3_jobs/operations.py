@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from django.apps import apps
@@ -17,7 +18,7 @@ from ultimat3_jobs import registry
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills.commands import backfill_command
 from ultimat3_jobs.backfills.declared import backfill_of
-from ultimat3_jobs.backfills.passes import live_passes, named
+from ultimat3_jobs.backfills.passes import live_under
 from ultimat3_jobs.backfills.pending import COMPLETED
 from ultimat3_jobs.errors import BackfillPending, DeclarationInvalid, MigrationMissing
 from ultimat3_jobs.text import MAX_NAME, command_line, counted, is_label
@@ -77,10 +78,11 @@ class AddIndexOnline(AddIndex):
 class RequireBackfill(Operation):
     """Lets a migration go on only once a backfill has completed and none of its rows is left to handle.
 
-    It passes where the model has no rows, as in a fresh database. Elsewhere the ledger must hold a completed pass of
-    this name, and no row of the historical model may match `remaining`. It needs no declaration, so that it goes on
-    working when the backfill's code is deleted; while one is there, a pass under another of its names counts too.
-    Backwards it does nothing.
+    While a row of the historical model matches `remaining`, it waits. Where none does, it goes on once the ledger holds
+    a completed pass of this name, and also where no pass of it was ever begun or is queued: nothing was to be swept
+    here, as in a fresh database whose rows migrations have made. Begun and not completed, it waits although no row
+    matches. It needs no declaration, so that it goes on working when the backfill's code is deleted; while one is
+    there, passes under other names of it count too. Backwards it does nothing.
 
     The ledger is a table of this app: give the migration a dependency on `("ultimat3_jobs", "0005_backfills")`.
 
@@ -124,8 +126,8 @@ class RequireBackfill(Operation):
         """Look, and refuse where the migration must wait.
 
         Raises:
-            BackfillPending: where no pass has completed, or rows are left.
-            MigrationMissing: where the ledger's table is not there.
+            BackfillPending: where rows are left, or a pass was begun and none has completed.
+            MigrationMissing: where rows are left, and the ledger's table is not there.
         """
         from_state.clear_delayed_apps_cache()  # `remaining` may ask about any model
         label, _, name = self.model.rpartition(".")
@@ -139,17 +141,12 @@ class RequireBackfill(Operation):
         left = everything.filter(self.remaining)
         if not everything.exists():
             return
-        completed = self._has_completed(alias)
-        if completed and not left.exists():
+        passes, is_left = self._passes(), left.exists()
+        if not is_left and (passes is None or passes.completed or not passes.known):
             return
-        number = left.values("pk")[: MOST_COUNTED + 1].count()
-        swept = f"the backfill {self.name!r} has {'completed' if completed else 'no completed pass'}"
-        start = () if self._is_live() else ("--write", *(("--force",) if completed else ()))
-        raise BackfillPending(
-            f"{swept}, {'and' if number else 'although'} {_left(number, model._meta.label)}"
-            f"{'' if start else '; a pass of it is live'}",
-            fix=backfill_command(self.name, *start, "--wait"),
-        )
+        if passes is None:
+            raise self._without_ledger(alias)
+        raise self._pending(passes, left.values("pk")[: MOST_COUNTED + 1].count(), model._meta.label)
 
     def database_backwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
@@ -163,27 +160,55 @@ class RequireBackfill(Operation):
     def migration_name_fragment(self) -> str:
         return f"require_{re.sub(r'[^a-z0-9]+', '_', self.name.lower()).strip('_') or 'backfill'}"
 
-    def _is_live(self) -> bool:
-        declared = registry.find(self.name)
-        return declared is not None and backfill_of(declared) is not None and bool(live_passes([named(declared)]))
+    def _passes(self) -> _Passes | None:
+        """Return what is known of passes under all names of the backfill; None where the ledger's table is not there.
 
-    def _has_completed(self, alias: str) -> bool:
-        ledger = apps.get_model("ultimat3_jobs", "Backfill")
-        table = ledger._meta.db_table
-        queue = queue_alias()
-        connection = connections[queue]
-        if table not in connection.introspection.table_names():
-            raise MigrationMissing(
-                f"RequireBackfill({self.name!r}) finds no table {table} in {queue!r}",
-                fix='dependencies = [("ultimat3_jobs", "0005_backfills")]  # in the migration that has it'
-                if queue == alias
-                else command_line("migrate", "ultimat3_jobs", "--database", queue),
-            )
+        The jobs are asked for by name alone: a tenant is for the project's code to say, which is not of this migration.
+        """
+        ledger, queue = apps.get_model("ultimat3_jobs", "Backfill"), queue_alias()
+        if ledger._meta.db_table not in connections[queue].introspection.table_names():
+            return None
         # Under its other names too, as long as the code still says so: on this database it may have been swept since.
         declared = registry.find(self.name)
         names = {self.name, *(() if declared is None else (declared.name, *declared.aliases))}
-        found: bool = ledger._base_manager.using(queue).filter(name__in=names, outcome=COMPLETED).exists()
-        return found
+        live: bool = live_under(names).exists()  # before it is in the ledger
+        begun = ledger._base_manager.using(queue).filter(name__in=names)
+        return _Passes(
+            completed=begun.filter(outcome=COMPLETED).exists(),
+            known=live or begun.exists(),
+            live=live,
+            declared=backfill_of(declared) is not None,
+        )
+
+    def _pending(self, passes: _Passes, number: int, model: str) -> BackfillPending:
+        swept = f"the backfill {self.name!r} has {'completed' if passes.completed else 'no completed pass'}"
+        start = () if passes.live else ("--write", *(("--force",) if passes.completed else ()))
+        return BackfillPending(
+            f"{swept}, {'and' if number else 'although'} {_left(number, model)}"
+            f"{'; a pass of it is live' if passes.live else ''}",
+            fix=backfill_command(self.name, *start, "--wait")
+            + ("" if passes.declared else "  # in a release that declares it"),
+        )
+
+    def _without_ledger(self, alias: str) -> MigrationMissing:
+        table, queue = apps.get_model("ultimat3_jobs", "Backfill")._meta.db_table, queue_alias()
+        return MigrationMissing(
+            f"RequireBackfill({self.name!r}) finds no table {table} in {queue!r}",
+            fix='dependencies = [("ultimat3_jobs", "0005_backfills")]  # in the migration that has it'
+            if queue == alias
+            else command_line("migrate", "ultimat3_jobs", "--database", queue),
+        )
+
+
+@dataclass(frozen=True)
+class _Passes:
+    """What is known of the passes of a backfill: whether one has completed, is known at all, or is live."""
+
+    completed: bool
+    known: bool
+    live: bool
+    declared: bool
+    """Whether the code here declares the backfill."""
 
 
 def _left(number: int, model: str) -> str:

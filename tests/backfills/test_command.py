@@ -40,6 +40,11 @@ def scoping(tenant: str) -> Iterator[None]:
     yield
 
 
+def unscoped(tenant: str) -> Any:
+    """A project's own scoping that does not know a tenant."""
+    raise LookupError(f"no tenant {tenant}")
+
+
 def make_items(count: int, **values: Any) -> None:
     Item.objects.bulk_create(Item(number=number, **values) for number in range(count))
 
@@ -269,6 +274,9 @@ def test_a_live_pass_is_not_started_twice() -> None:
 
     assert refused("t.backfill", "--write")[1].startswith("X_BACKFILL_RUNNING")
     assert refused("t.backfill", "--write", "--force")[1].startswith("X_BACKFILL_RUNNING")
+    told = refused("t.backfill", "--write", "--wait")[1]
+    assert told.startswith("X_BACKFILL_RUNNING")
+    assert "\n  fix: python manage.py backfill t.backfill --wait\n" in told
     assert written() == (1, 0)
 
 
@@ -291,6 +299,19 @@ def test_a_source_that_raises_is_a_refusal_that_names_the_backfill() -> None:
 
     assert error["code"] == "X_BACKFILL_SOURCE_INVALID"
     assert "'t.backfill' raised LookupError: no such thing" in error["cause"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("--write",), ("--write", "--wait"), ("--wait",), ("--try", "1")], ids=" ".join
+)
+def test_a_tenant_that_cannot_be_told_is_a_refusal_that_names_the_backfill(arguments: tuple[str, ...]) -> None:
+    make_items(1)
+    declare(None, Item, tenant=lambda: {}["acme"])
+
+    error = as_json("t.backfill", *arguments, status=1)["error"]
+
+    assert error["code"] == "X_JOB_DECLARATION_INVALID"
+    assert error["cause"] == "the tenant of backfill 't.backfill' cannot be told: it raised KeyError: 'acme'"
 
 
 def test_rows_that_cannot_be_read_are_a_refusal_that_names_the_backfill(vendor: str) -> None:
@@ -373,6 +394,28 @@ def test_all_with_write_starts_each_and_goes_on_past_a_refusal(several: None, se
     assert sorted(Job.objects.filter(state="ready").values_list("name", flat=True)) == [
         "a.may-start", "c.running", "f.may-start",
     ]  # fmt: skip
+
+
+def test_whatever_the_code_of_one_raises_all_goes_on_with_the_others(several: None, settings: Any) -> None:
+    in_staging(settings)
+    settings.ULTIMAT3_JOBS = {**settings.ULTIMAT3_JOBS, "TENANT_CONTEXT": f"{__name__}.unscoped"}
+    declare(None, Item, name="a.broken", tenant=lambda: "acme")
+    declare(None, Item, name="b.broken", tenant=lambda: {}["acme"])
+
+    for arguments, done in ((("--all",), "would start"), (("--all", "--write"), "  started: job")):
+        told, why = refused(*arguments)
+        assert "a.broken  not started: X_JOB_DECLARATION_INVALID" in told
+        assert "b.broken  not started: X_JOB_DECLARATION_INVALID" in told
+        assert [line.split()[0] for line in told.splitlines() if done in line] == ["a.may-start", "f.may-start"]
+        assert "'a.broken' is declared with raised LookupError: no tenant acme" in why
+        assert "\n  fix: python manage.py backfill a.broken  # shows where" in why
+        assert "the tenant of backfill 'b.broken' cannot be told: it raised KeyError: 'acme'" in why
+
+    found = as_json("--all", status=1)["plans"]
+    assert {one["name"] for one in found if "code" in (one["refused"] or {}) and "broken" in one["name"]} == {
+        "a.broken",
+        "b.broken",
+    }
 
 
 def test_all_with_write_succeeds_where_nothing_was_left_to_start(several: None, settings: Any) -> None:

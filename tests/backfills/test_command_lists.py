@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from typing import Any
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 
 from tests.app.models import Item
 from tests.backfills.commanding import as_json, refused, run
@@ -85,6 +86,8 @@ def test_a_list_as_json_and_its_filters(several: None) -> None:
     # The command is that of the newest pass, whether or not that is listed.
     assert commands(run("--list", "--limit", 1)) == commands(run("--list"))
     assert run("--list", "--name", "none") == "no backfill was found\n"
+    with pytest.raises(CommandError, match=r"--name is empty"):
+        run("--list", "--name", "")
 
 
 def test_a_deploy_is_held_by_what_is_unswept_alone(several: None) -> None:
@@ -137,6 +140,53 @@ def test_a_list_says_of_which_the_declaration_has_changed() -> None:
     Ledger.objects.filter(pk=done.run_id).update(checksum="0" * 64)
 
     assert "1 of 1 row (100 %)\n        the declaration has changed since it was swept\n" in run("--list")
+
+
+def test_of_a_pass_that_has_not_completed_a_list_says_that_the_declaration_has_changed_since_it_began() -> None:
+    live = declare(None, Item).enqueue()
+    ledger_row("t.backfill", run_id=live.run_id, checksum="0" * 64)
+
+    assert "        the declaration has changed since it began\n" in run("--list")
+    assert "declaration: changed since it began" in re.sub(" +", " ", printed("jobs", "show", live.id))
+
+
+def test_a_tenant_that_cannot_be_told_is_told_for_its_own_backfill_and_holds_a_deploy(settings: Any) -> None:
+    live = declare(None, Item, name="b.broken", aliases=["b.former"]).enqueue()
+    declare(None, Item, name="b.broken", aliases=["b.former"], tenant=lambda: {}["acme"])
+    declare(None, Item, name="a.pending")
+    declare(None, Item, name="c.completed")
+    ledger_row("c.completed", outcome="completed")
+    cause = "X_JOB_DECLARATION_INVALID: the tenant of backfill 'b.broken' cannot be told: it raised KeyError: 'acme'"
+
+    told, why = refused("--pending")
+    listed = run("--list")
+
+    assert why == "2 backfills must be swept first"
+    assert [line for line in told.splitlines() if not line.startswith(" ")] == [
+        "a.pending  pending",
+        "b.broken  unknown-tenant",
+    ]
+    for text in (told, listed):
+        assert f'    {cause}\n    tenant=lambda: "acme"  # in tests.backfills.sweeping: ' in text
+    # Its pass is found by its name.
+    assert f"{live.run_id}  running" in listed
+    assert "c.completed  completed\n" in listed
+    found = {one["name"]: one for one in as_json("--list")["backfills"]}
+    assert found["b.broken"]["refused"]["code"] == "X_JOB_DECLARATION_INVALID"
+    assert found["a.pending"]["refused"] is None
+    assert [one["name"] for one in as_json("--list", "--status", "unknown-tenant")["backfills"]] == ["b.broken"]
+    assert [one["refused"] is None for one in as_json("--pending", status=1)["pending"]] == [True, False]
+    assert printed("jobs", "pause", "b.former").startswith(f"{live.run_id} b.broken is paused")
+
+
+@pytest.mark.parametrize("given", [None, "", " ", 7])
+def test_a_tenant_that_is_none_is_told_for_its_own_backfill(given: Any) -> None:
+    declare(None, Item, name="b.broken", tenant=lambda: given)
+
+    told, _ = refused("--pending")
+
+    assert ("b.broken  unknown-tenant" in told) or given == 7
+    assert "b.broken" in run("--list")
 
 
 def test_a_pass_that_has_stalled_is_followed_by_a_new_one_and_not_by_a_retry() -> None:

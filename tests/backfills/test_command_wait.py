@@ -306,3 +306,46 @@ def test_of_all_one_that_fails_is_an_exit_with_1(worker: None) -> None:
     assert why == "a.one: the pass failed"
     assert "b.two  completed" in told
     assert json.dumps(told)
+
+
+def test_of_all_the_pass_that_is_live_already_is_followed_too() -> None:
+    make_items(3)
+    live = declare(None, Item, name="a.one", exclusive=False).enqueue()
+    declare(None, Item, name="b.two", exclusive=False)
+
+    told = follow(Told(("no worker", run_due)), "--all", "--write", "--wait")
+
+    assert "a.one  not started: X_BACKFILL_RUNNING" in told
+    assert f"{live.run_id}  a.one  completed" in told
+    assert "b.two  completed" in told
+
+
+def test_of_all_a_live_pass_that_fails_is_an_exit_with_1_beside_what_was_refused() -> None:
+    make_items(3)
+    declare(failing, Item, name="a.one", exclusive=False, retry=Retry(attempts=1)).enqueue()
+    declare(None, Item, name="b.two", exclusive=False, source=lambda: {}["source"])
+    declare(None, Item, name="c.three", exclusive=False)
+    out = Told(("no worker", run_due))
+
+    with pytest.raises(CommandError) as raised:
+        follow(out, "--all", "--write", "--wait")
+
+    assert str(raised.value).startswith("X_BACKFILL_SOURCE_INVALID")
+    assert str(raised.value).splitlines()[-1] == "a.one: the pass failed"
+    assert "c.three  completed" in out.getvalue()
+
+
+def test_of_all_a_pass_that_is_deleted_does_not_end_the_waiting_for_the_others() -> None:
+    make_items(3)
+    gone = declare(None, Item, name="a.one", exclusive=False).enqueue()
+    declare(None, Item, name="b.two", exclusive=False)
+
+    def delete() -> None:
+        Job.objects.filter(pk=gone.id).delete()
+        run_due()
+
+    out = Told(("no worker", delete))
+    with pytest.raises(CommandError, match="X_BACKFILL_NOT_LIVE"):
+        follow(out, "--all", "--write", "--wait")
+
+    assert "b.two  completed" in out.getvalue()

@@ -211,14 +211,33 @@ def test_a_pass_is_paused_before_it_has_begun_and_its_row_says_what_it_will_be()
     pause(started)
 
     kept = ledger(row(started))
-    assert (kept.name, kept.table, kept.batch, kept.rate, kept.forced) == ("t.backfill", "app_item", 10, 7, True)
+    assert (kept.name, kept.table, kept.batch, kept.rate, kept.forced) == ("t.backfill", "", 10, 7, True)
     assert (kept.paused_by, kept.pause_reason) == ("ann", "too much load")
     run_due()
     assert handled(Item) == {0: 30}
     resume(started)
     run_due()
     assert (row(started).state, handled(Item)) == ("done", {1: 30})
-    assert ledger(row(started)).checksum
+    kept = ledger(row(started))
+    assert (bool(kept.checksum), kept.table) == (True, "app_item")
+
+
+def broken() -> Any:
+    raise RuntimeError("the source is broken")
+
+
+@pytest.mark.parametrize("control", [pause, fast], ids=["pause", "pace"])
+def test_a_control_asks_neither_the_source_nor_the_tenant_of_a_pass_that_has_not_begun(
+    control: Callable[[UUID], controls.Controlled],
+) -> None:
+    started = a_ready()
+    registry._by_name.clear()
+    declare(None, Item, source=broken, tenant=broken)
+
+    control(started)
+
+    assert ledger(row(started)).table == ""
+    assert [one.kind for one in history(started)] == [control.__name__ if control is pause else "pace"]
 
 
 def test_a_second_pause_says_anew_who_and_why_and_since_when_stays() -> None:

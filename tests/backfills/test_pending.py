@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -17,6 +18,7 @@ from ultimat3_jobs.backfills.pending import (
     pass_status,
     standing,
 )
+from ultimat3_jobs.errors import DeclarationInvalid
 from ultimat3_jobs.states import FINAL, LIVE, State
 
 RUNS = count(1)
@@ -89,7 +91,26 @@ def test_a_backfill_is_excluded_from_environments_that_it_is_not_meant_for(
 def test_what_keeps_a_deploy_back() -> None:
     held = {status for status in Status if keeps_back(status)}
 
-    assert held == {"pending", "failed", "cancelled", "unknown-environment"}
+    assert held == {"pending", "failed", "cancelled", "unknown-environment", "unknown-tenant"}
+
+
+@pytest.mark.parametrize(
+    ("newest_first", "changes", "expected"),
+    [
+        ("", {}, "unknown-tenant"),
+        ("running", {}, "unknown-tenant"),
+        ("failed", {}, "unknown-tenant"),
+        ("failed completed", {}, "completed"),
+        ("", {"environments": ("production",)}, "unknown-environment"),
+    ],
+)
+def test_without_its_tenant_only_what_is_over_or_not_meant_for_here_keeps_its_status(
+    newest_first: str, changes: dict[str, Any], expected: str
+) -> None:
+    refusal = DeclarationInvalid("no tenant", fix="tenant=NO_TENANT")
+    found = standing(definition(**changes), passes(*newest_first.split()), environment="").without_tenant(refusal)
+
+    assert (found.status, found.refusal) == (expected, refusal)
 
 
 def test_the_difference_tells_of_every_declared_name_in_order_and_of_names_that_are_gone() -> None:

@@ -18,6 +18,7 @@ from tests.app.models import Effect
 from tests.backfills.ledger_rows import ledger_row
 from tests.backfills.sweeping import declare
 from tests.declaring import error_of
+from ultimat3_jobs import registry
 from ultimat3_jobs.errors import BackfillPending, DeclarationInvalid
 from ultimat3_jobs.operations import RequireBackfill
 
@@ -50,8 +51,11 @@ def test_a_model_without_rows_passes_and_the_ledger_is_not_asked() -> None:
     assert "x_backfills" not in statements[0]
 
 
-@pytest.mark.parametrize("outcome", [None, "", "cancelled"])
-@pytest.mark.parametrize("details", [["", "x", ""], ["x"]], ids=["rows left", "none left"])
+@pytest.mark.parametrize(
+    ("outcome", "details"),
+    [(None, ["", "x", ""]), ("", ["", "x", ""]), ("", ["x"]), ("cancelled", ["x"])],
+    ids=["rows left", "rows left and a pass begun", "a pass begun", "a pass ended"],
+)
 def test_without_a_completed_pass_it_is_refused(outcome: str | None, details: list[str]) -> None:
     Effect.objects.bulk_create(Effect(label="l", detail=detail) for detail in details)
     ledger_row("another", outcome="completed")
@@ -62,7 +66,40 @@ def test_without_a_completed_pass_it_is_refused(outcome: str | None, details: li
 
     left = "and 2 rows of app.Effect are" if "" in details else "although no row of app.Effect is"
     assert error.cause == f"the backfill {NAME!r} has no completed pass, {left} left to handle"
-    assert error.fix == "python manage.py backfill 'fill '\"'\"'details'\"'\"'' --write --wait"
+    assert error.fix == (
+        "python manage.py backfill 'fill '\"'\"'details'\"'\"'' --write --wait  # in a release that declares it"
+    )
+
+
+def test_where_no_row_is_left_and_no_pass_is_known_it_goes_on() -> None:
+    ledger_row("another")
+    Effect.objects.create(label="made by a migration", detail="x")
+
+    apply()
+
+
+@pytest.mark.parametrize("former", [False, True], ids=["its name", "a former name"])
+def test_a_pass_that_is_queued_and_has_not_begun_is_waited_for_though_no_row_is_left(
+    isolated_registry: None, settings: Any, former: bool
+) -> None:
+    settings.ULTIMAT3_JOBS = {"OUTBOX": {"MODE": "direct"}}
+    Effect.objects.create(label="l", detail="x")
+    declare(None, Effect, name=NAME).enqueue()
+    if former:
+        registry._by_name.clear()
+        declare(None, Effect, name="the new name", aliases=[NAME])
+
+    operation = RequireBackfill("the new name", model="Effect", remaining=Q(detail="")) if former else OPERATION
+    error = error_of("X_BACKFILL_PENDING", lambda: apply(operation))
+
+    assert error.cause.endswith(" although no row of app.Effect is left to handle; a pass of it is live")
+
+
+def test_a_tenant_that_cannot_be_told_holds_no_migration_up(isolated_registry: None) -> None:
+    Effect.objects.create(label="l", detail="x")
+    declare(None, Effect, name=NAME, tenant=lambda: Effect.objects.get(label="nobody").label)
+
+    apply()
 
 
 def test_with_rows_left_after_a_completed_pass_it_is_refused() -> None:
@@ -72,7 +109,7 @@ def test_with_rows_left_after_a_completed_pass_it_is_refused() -> None:
     error = error_of("X_BACKFILL_PENDING", apply)
 
     assert error.cause == f"the backfill {NAME!r} has completed, and 1 row of app.Effect is left to handle"
-    assert error.fix.endswith(" --write --force --wait")
+    assert error.fix.endswith(" --write --force --wait  # in a release that declares it")
 
 
 def test_with_a_completed_pass_and_no_row_left_it_goes_on() -> None:
@@ -88,6 +125,7 @@ def test_with_a_completed_pass_and_no_row_left_it_goes_on() -> None:
 
 def test_a_pass_under_another_name_of_the_backfill_counts(isolated_registry: None) -> None:
     ledger_row("the new name", outcome="completed")
+    ledger_row(NAME, day=1)
     Effect.objects.create(label="", detail="done")
     error_of("X_BACKFILL_PENDING", apply)
 

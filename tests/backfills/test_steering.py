@@ -19,7 +19,7 @@ from tests.inspection.rows import add_job
 from tests.processes import Processes
 from tests.test_admin import act
 from tests.working import history, row, run_due
-from ultimat3_jobs import Retry
+from ultimat3_jobs import Retry, registry
 from ultimat3_jobs.drivers import get_driver
 
 pytestmark = pytest.mark.usefixtures("queue")
@@ -60,6 +60,26 @@ def test_a_pass_is_found_by_its_id_or_by_the_name_of_its_backfill(started: UUID,
     assert f"python manage.py jobs resume {started}" in text
     kept = ledger(row(started))
     assert (kept.paused_by, kept.pause_reason) == ("manage.py jobs", "too much load")
+
+
+@pytest.mark.parametrize("arguments", [("pause",), ("resume",), ("pace", "--rate", "1")], ids=lambda one: one[0])
+def test_an_empty_name_steers_no_pass_that_happens_to_be_live(started: UUID, arguments: tuple[str, ...]) -> None:
+    for empty in ("", " "):
+        assert "X_BACKFILL_UNKNOWN" in refused(arguments[0], empty, *arguments[1:])
+
+    assert history(started) == []
+
+
+@pytest.mark.parametrize("asked", ["t.renamed", "t.backfill"])
+def test_a_pass_that_was_queued_under_a_former_name_is_cancelled_by_any(
+    started: UUID, isolated_registry: None, asked: str
+) -> None:
+    registry._by_name.clear()
+    declare(None, Item, name="t.renamed", aliases=["t.backfill"])
+
+    assert "--write would cancel 1 job." in jobs("cancel", "--name", asked)
+    assert jobs("cancel", "--name", asked, "--write").startswith(f"{started} cancelled\n")
+    assert row(started).state == "cancelled"
 
 
 def test_a_name_that_looks_like_an_id_is_a_name(started: UUID) -> None:

@@ -10,11 +10,12 @@ from functools import partial
 from uuid import UUID
 
 import pytest
-from django.core.management import CommandError
+from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from tests.commanding import printed, printed_json
+from tests.declaring import job_taking
 from tests.inspection.rows import add_attempt, add_job, add_staged
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.inspection import lists
@@ -23,6 +24,7 @@ from ultimat3_jobs.models import Job, JobAttempt, OutboxEntry
 from ultimat3_jobs.states import LIVE, State
 
 pytestmark = pytest.mark.django_db
+FILTERS = ("queue", "name", "tenant", "key", "cause", "error")
 HOSTILE = "\x1b[2Jred\u202etext\x07\r\nline"
 
 
@@ -264,6 +266,11 @@ def test_filters_with_write_repair_the_newest_up_to_the_limit() -> None:
         ["retry", "01a228ec", "--preview", "--name", "shop.charge"],
         ["retry", "01a228ec", "--from-step", "a\0b"],
         ["retry", "--from-step", "charge"],
+        ["cancel", "--state", "ready", "--name", "", "--write"],
+        *(["retry", "--state", "dead", f"--{one}", "", "--write"] for one in FILTERS),
+        *(["ls", f"--{one}", " "] for one in FILTERS),
+        ["show", "", "--name", "shop.charge", "--key", "k"],
+        ["cancel", ""],
     ],
     ids=" ".join,
 )
@@ -274,6 +281,37 @@ def test_arguments_that_make_no_sense_are_refused(arguments: list[str]) -> None:
         jobs(*arguments)
 
     assert [job.state for job in Job.objects.all()] == ["dead"]
+
+
+def test_an_empty_filter_never_means_all_of_a_bulk_repair() -> None:
+    job = add_job("ready")
+
+    for empty in ({"name": ""}, {"tenant": " "}):
+        with pytest.raises(CommandError, match=r"is empty: give a value, or leave it out"):
+            call_command("jobs", "cancel", "--state", "ready", write=True, **empty)
+
+    job.refresh_from_db()
+    assert job.state == "ready"
+
+
+@pytest.mark.parametrize("asked", ["shop.charge", "shop.bill", "shop.invoice"])
+def test_a_name_means_all_names_of_the_job_that_is_declared_under_it(isolated_registry: None, asked: str) -> None:
+    job_taking(name="shop.bill", aliases=["shop.charge", "shop.invoice"])
+    rows = [add_job("dead", number=n, name=("shop.charge", "shop.bill", "shop.invoice")[n]) for n in range(3)]
+    live = [add_job("ready", number=n, name=("shop.charge", "shop.bill", "shop.invoice")[n]) for n in range(3)]
+    kept = add_job("dead", name="shop.other", idempotency_key="k")
+    found = add_job("done", name="shop.invoice", idempotency_key="k")
+
+    assert as_json("ls", "--name", asked, "--state", "dead")["jobs"] == [
+        one for one in as_json("ls", "--state", "dead")["jobs"] if one["id"] != str(kept.id)
+    ]
+    assert as_json("show", "--name", asked, "--key", "k")["job"]["id"] == str(found.id)
+    jobs("retry", "--name", asked, "--write")
+    jobs("cancel", "--name", asked, "--write", "--limit", 4)
+
+    states = Job.objects.in_bulk()
+    assert [states[one.id].state for one in (kept, *rows)] == ["dead", "ready", "ready", "cancelled"]
+    assert {states[one.id].state for one in live} == {"cancelled"}
 
 
 @pytest.mark.parametrize("state", State)

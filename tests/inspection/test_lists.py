@@ -9,6 +9,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from tests.declaring import job_taking
 from tests.inspection.rows import add_job
 from ultimat3_jobs.inspection import lists
 from ultimat3_jobs.inspection.lists import LAST, Facets, Filters, list_jobs, search_jobs
@@ -136,6 +137,27 @@ def test_a_search_finds_the_whole_of_an_id_key_name_or_tenant(part: str) -> None
     assert [job.id for job in search_jobs(text, Filters()).jobs] == [wanted.id]
     assert search_jobs(text, Filters(states=("dead",))).jobs == []
     assert search_jobs(text[:-1] if part in ("name", "key", "tenant") else "f" * 32, Filters()).jobs == []
+
+
+def test_a_search_for_a_name_finds_what_was_queued_under_the_others_of_its_job(isolated_registry: None) -> None:
+    job_taking(name="shop.bill", aliases=["shop.charge"])
+    rows = [add_job(state, name=name) for name in ("shop.charge", "shop.bill") for state in ("ready", "dead")]
+    add_job("dead", name="shop.other")
+
+    for text in ("shop.bill", "shop.charge"):
+        assert {job.id for job in search_jobs(text, Filters()).jobs} == {one.id for one in rows}
+        assert {job.id for job in search_jobs(text, Filters(states=("dead",))).jobs} == {rows[1].id, rows[3].id}
+    assert [job.id for job in search_jobs(rows[0].id.hex, Filters(name="shop.bill")).jobs] == [rows[0].id]
+
+
+def test_pages_of_a_job_with_several_names_hold_all_of_it(isolated_registry: None, mixed: list[Job]) -> None:
+    job_taking(name="shop.job1", aliases=["shop.job2"])
+
+    for states in ((), ("dead", "failed"), ("ready", "running"), ("done",)):
+        both = [Filters(states=states, name=name, tenant="zed") for name in ("shop.job1", "shop.job2")]
+        expected = sorted((one for each in both for one in meant(mixed, each)), reverse=True)
+        for each in both:
+            assert paged(each, limit=3) == expected
 
 
 def test_the_queries_of_a_list_do_not_grow_with_the_table(mixed: list[Job]) -> None:

@@ -14,6 +14,10 @@ BESIDE = "tests/backfills/test_steered.py::"
 INSPECTED = "tests/backfills/test_inspection.py::"
 SHELL = "tests/backfills/test_steering.py::"
 COMMANDED = "tests/backfills/test_command_lists.py::"
+COMMAND = "tests/backfills/test_command.py::"
+WAITED = "tests/backfills/test_command_wait.py::"
+ADMIN = "ultimat3_jobs/admin/backfills.py"
+ADMINISTERED = "tests/test_admin_backfills.py::"
 
 MUTATIONS: tuple[Mutation, ...] = (
     *(
@@ -286,5 +290,168 @@ MUTATIONS: tuple[Mutation, ...] = (
         "if not self.has_view_permission(request):",
         "tests/test_admin_backfills.py::test_who_may_look_may_not_steer",
         SQLITE,
+    ),
+    Mutation(
+        "lists: a name means all names of its job",
+        "ultimat3_jobs/inspection/lists.py",
+        "(declared.name, *declared.aliases)",
+        "(filters.name,)",
+        f"{SHELL}test_a_pass_that_was_queued_under_a_former_name_is_cancelled_by_any",
+        SQLITE,
+    ),
+    Mutation(
+        "lists: a search for a name means all names of its job",
+        "ultimat3_jobs/inspection/lists.py",
+        "        for each in _under_all_names(replace(filters, **part))",
+        "        for each in [replace(filters, **part)]",
+        "tests/inspection/test_lists.py::test_a_search_for_a_name_finds_what_was_queued_under_the_others_of_its_job",
+        SQLITE,
+    ),
+    Mutation(
+        "repairs: an empty filter never means all",
+        "ultimat3_jobs/management/commands/jobs.py",
+        "            if not text.strip():\n",
+        "            if False:\n",
+        "tests/inspection/test_command.py::test_an_empty_filter_never_means_all_of_a_bulk_repair",
+        SQLITE,
+    ),
+    Mutation(
+        "steering: an empty name is the name of no backfill",
+        STEERING,
+        "list_passes(text).passes if text else []",
+        "list_passes(text).passes",
+        f"{SHELL}test_an_empty_name_steers_no_pass_that_happens_to_be_live",
+        SQLITE,
+    ),
+    Mutation(
+        "controls: a pass that has not begun is steered without its source",
+        CONTROLS,
+        '            table="",  #',
+        "            table=declared.source().model._meta.db_table,  #",
+        f"{STATES}test_a_control_asks_neither_the_source_nor_the_tenant_of_a_pass_that_has_not_begun",
+        SQLITE,
+    ),
+    *(
+        Mutation(
+            "controls: a row that a control opened is told its table when the pass begins",
+            f"{SQL}/{vendor}/open_pass.sql",
+            """DO UPDATE SET "table" = excluded."table" WHERE x_backfills."table" = ''""",
+            "DO NOTHING",
+            f"{STATES}test_a_pass_is_paused_before_it_has_begun_and_its_row_says_what_it_will_be",
+            (vendor,),
+        )
+        for vendor in BOTH
+    ),
+    Mutation(
+        "lists: of a pass that has not completed the declaration has changed since it began",
+        "ultimat3_jobs/inspection/backfill_texts.py",
+        'return "it was swept" if one.status is PassStatus.COMPLETED else "it began"',
+        'return "it was swept"',
+        f"{COMMANDED}test_of_a_pass_that_has_not_completed_a_list_says_that_the_declaration_has_changed_since_it_began",
+        SQLITE,
+    ),
+    Mutation(
+        "lists: a tenant that cannot be told is told for its own backfill",
+        LISTED,
+        "    return [named_or_refused(job) for job, _ in declared_backfills()]",
+        "    from ultimat3_jobs.backfills.passes import named\n\n    return [named(job) for job, _ in declared_backfills()]",
+        f"{COMMANDED}test_a_tenant_that_cannot_be_told_is_told_for_its_own_backfill_and_holds_a_deploy",
+        SQLITE,
+    ),
+    Mutation(
+        "lists: without its tenant a live pass is found by its name",
+        "ultimat3_jobs/backfills/passes.py",
+        "            by_name.update(one.names)\n",
+        "            pass\n",
+        f"{COMMANDED}test_a_tenant_that_cannot_be_told_is_told_for_its_own_backfill_and_holds_a_deploy",
+        SQLITE,
+    ),
+    Mutation(
+        "pending: a tenant that cannot be told keeps a deploy back",
+        LISTED,
+        "one.without_tenant(refused[one.name]) if one.name in refused else one for one",
+        "one for one",
+        f"{COMMANDED}test_a_tenant_that_cannot_be_told_is_told_for_its_own_backfill_and_holds_a_deploy",
+        SQLITE,
+    ),
+    Mutation(
+        "passes: what the code for a tenant raises is a refusal that names the backfill",
+        "ultimat3_jobs/backfills/passes.py",
+        "    except JobsError:\n        raise\n    except Exception as error:",
+        "    except KeyboardInterrupt as error:",
+        f"{COMMAND}test_a_tenant_that_cannot_be_told_is_a_refusal_that_names_the_backfill",
+        SQLITE,
+    ),
+    Mutation(
+        "command: a start asks for the tenant first",
+        "ultimat3_jobs/backfills/plan.py",
+        "    named(backfill.definition)  # a tenant",
+        "    # a tenant",
+        f"{COMMAND}test_a_tenant_that_cannot_be_told_is_a_refusal_that_names_the_backfill",
+        SQLITE,
+    ),
+    Mutation(
+        "command: whatever the code of one raises, the plan of all goes on",
+        "ultimat3_jobs/management/commands/backfill.py",
+        "            except Exception as error:\n                refused = ",
+        "            except JobsError as error:\n                refused = ",
+        f"{COMMAND}test_whatever_the_code_of_one_raises_all_goes_on_with_the_others",
+        SQLITE,
+    ),
+    Mutation(
+        "command: whatever the code of one raises, the start of all goes on",
+        "ultimat3_jobs/management/commands/backfill.py",
+        "            except Exception as error:\n                starts.append(",
+        "            except JobsError as error:\n                starts.append(",
+        f"{COMMAND}test_whatever_the_code_of_one_raises_all_goes_on_with_the_others",
+        SQLITE,
+    ),
+    Mutation(
+        "command: of all, a pass that is live already is followed",
+        "ultimat3_jobs/management/commands/backfill.py",
+        "                if isinstance(started.refusal, BackfillRunning):\n",
+        "                if False:\n",
+        f"{WAITED}test_of_all_the_pass_that_is_live_already_is_followed_too",
+        SQLITE,
+    ),
+    Mutation(
+        "command: of all, what was refused is told beside what failed",
+        "ultimat3_jobs/management/commands/backfill.py",
+        "        self._end(endings, report_of, options, refusals)\n",
+        "        self._end(endings, report_of, options)\n",
+        f"{WAITED}test_of_all_a_live_pass_that_fails_is_an_exit_with_1_beside_what_was_refused",
+        SQLITE,
+    ),
+    Mutation(
+        "command: of all, a pass that is deleted does not end the waiting",
+        "ultimat3_jobs/management/commands/backfill.py",
+        "                refusals.append(error)\n",
+        "                raise\n",
+        f"{WAITED}test_of_all_a_pass_that_is_deleted_does_not_end_the_waiting_for_the_others",
+        SQLITE,
+    ),
+    Mutation(
+        "admin: the page of a start answers whatever its code raises",
+        ADMIN,
+        "        except Exception as error:  # what it is declared with is the project's code\n            refused",
+        "        except JobsError as error:\n            refused",
+        f"{ADMINISTERED}test_whatever_its_code_raises_a_start_answers_with_the_refusal",
+        SQLITE,
+    ),
+    Mutation(
+        "admin: a start answers whatever its code raises",
+        ADMIN,
+        "    except Exception as error:  # what it is declared with is the project's code\n        raise",
+        "    except KeyboardInterrupt as error:\n        raise",
+        f"{ADMINISTERED}test_whatever_its_code_raises_a_start_answers_with_the_refusal",
+        SQLITE,
+    ),
+    Mutation(
+        "admin: a query that fails in the code of a backfill does not spoil the page",
+        ADMIN,
+        "            with transaction.atomic(using=queue_alias()):  # or",
+        "            if True:  # or",
+        f"{ADMINISTERED}test_whatever_its_code_raises_a_start_answers_with_the_refusal",
+        POSTGRESQL,
     ),
 )

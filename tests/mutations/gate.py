@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutations.mutation import BOTH, POSTGRESQL, SQLITE, Mutation
+from tests.mutations.mutation import POSTGRESQL, SQLITE, Mutation
 
 GATE = "ultimat3_jobs/backfills/gate.py"
 CHECKSUM = "ultimat3_jobs/backfills/checksum.py"
@@ -92,8 +92,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "pending: a deploy waits where nobody says which environment this is",
         PENDING,
-        ", Status.CANCELLED, Status.UNKNOWN_ENVIRONMENT})",
-        ", Status.CANCELLED})",
+        ", Status.CANCELLED, Status.UNKNOWN_ENVIRONMENT, Status",
+        ", Status.CANCELLED, Status",
         f"{STANDING}test_what_keeps_a_deploy_back",
         SQLITE,
     ),
@@ -239,8 +239,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "require: a pass that has not completed does not count",
         OPERATION,
-        "filter(name__in=names, outcome=COMPLETED)",
-        "filter(name__in=names)",
+        "begun.filter(outcome=COMPLETED).exists()",
+        "begun.exists()",
         f"{REQUIRED}test_without_a_completed_pass_it_is_refused",
         SQLITE,
     ),
@@ -255,17 +255,41 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "require: rows that are left after a completed pass keep it back",
         OPERATION,
-        "        if completed and not left.exists():",
-        "        if completed:",
+        "        if not is_left and (passes is None",
+        "        if passes and passes.completed or not is_left and (passes is None",
         f"{REQUIRED}test_with_rows_left_after_a_completed_pass_it_is_refused",
         SQLITE,
     ),
     Mutation(
-        "require: no row left without a completed pass keeps it back",
+        "require: a pass that was begun and has not completed keeps it back though no row is left",
         OPERATION,
-        "        if completed and not left.exists():",
-        "        if not left.exists():",
+        "passes.completed or not passes.known)",
+        "True)",
         f"{REQUIRED}test_without_a_completed_pass_it_is_refused",
+        SQLITE,
+    ),
+    Mutation(
+        "require: a pass that is queued keeps it back though no row is left",
+        OPERATION,
+        "known=live or begun.exists()",
+        "known=begun.exists()",
+        f"{REQUIRED}test_a_pass_that_is_queued_and_has_not_begun_is_waited_for_though_no_row_is_left",
+        SQLITE,
+    ),
+    Mutation(
+        "require: where no row is left and no pass is known, nothing was ever to be swept",
+        OPERATION,
+        "passes.completed or not passes.known)",
+        "passes.completed)",
+        f"{REQUIRED}test_where_no_row_is_left_and_no_pass_is_known_it_goes_on",
+        SQLITE,
+    ),
+    Mutation(
+        "require: a fresh database whose rows migrations made goes through, in whatever order",
+        OPERATION,
+        "(passes is None or passes.completed",
+        "(passes and passes.completed",
+        "tests/backfills/test_migrate.py::test_rows_that_a_migration_made_hold_no_fresh_database_up",
         SQLITE,
     ),
     Mutation(
@@ -277,12 +301,12 @@ MUTATIONS: tuple[Mutation, ...] = (
         SQLITE,
     ),
     Mutation(
-        "require: a model without rows passes",
+        "require: a model without rows passes, and the ledger is not asked",
         OPERATION,
         "        if not everything.exists():\n            return\n",
         "",
-        "tests/backfills/test_migrate.py::test_a_fresh_database_goes_through_before_our_tables_are_there_and_squashed_too",
-        BOTH,
+        f"{REQUIRED}test_a_model_without_rows_passes_and_the_ledger_is_not_asked",
+        SQLITE,
     ),
     Mutation(
         "require: a manager that hides rows fools nobody",
@@ -311,15 +335,15 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "require: what is left is counted up to a bound",
         OPERATION,
-        '        number = left.values("pk")[: MOST_COUNTED + 1].count()',
-        "        number = left.count()",
+        'left.values("pk")[: MOST_COUNTED + 1].count()',
+        "left.count()",
         f"{REQUIRED}test_what_is_left_is_counted_up_to_a_bound",
         SQLITE,
     ),
     Mutation(
         "require: a ledger that is not there is told of",
         OPERATION,
-        "        if table not in connection.introspection.table_names():",
+        "        if ledger._meta.db_table not in connections[queue].introspection.table_names():",
         "        if False:",
         "tests/backfills/test_migrate.py::test_a_contract_migration_waits_for_its_backfill",
         SQLITE,
@@ -327,8 +351,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "require: a pass that is live is waited for, and no other is started",
         OPERATION,
-        "return declared is not None and backfill_of(declared) is not None and bool(live_passes([named(declared)]))",
-        "return False",
+        "            live=live,",
+        "            live=False,",
         "tests/backfills/test_require_backfill.py::test_where_a_pass_is_live_it_says_how_to_wait_for_it",
         SQLITE,
     ),

@@ -28,11 +28,13 @@ from ultimat3_jobs.backfills.pacing import HIGHEST_RATE, LOWEST_RATE
 from ultimat3_jobs.backfills.pending import PassStatus
 from ultimat3_jobs.backfills.plan import start
 from ultimat3_jobs.backfills.windows import parse_window
+from ultimat3_jobs.enqueue import EnqueueResult
 from ultimat3_jobs.errors import BackfillRunning, BackfillUnknown, DeclarationInvalid, JobsError
 from ultimat3_jobs.inspection import backfill_texts, repair
 from ultimat3_jobs.inspection.backfills import PassPage, list_passes, pending
 from ultimat3_jobs.inspection.masking import printable
 from ultimat3_jobs.inspection.passes import PassReport, tell_pass
+from ultimat3_jobs.inspection.refusals import refusal
 from ultimat3_jobs.inspection.repair import Outcome
 from ultimat3_jobs.models import Backfill
 from ultimat3_jobs.moments import instant
@@ -291,17 +293,18 @@ class BackfillAdmin(RepairingAdmin):
         if form.is_valid():
             return self._start(request, backfill, **form.cleaned_data)
         try:
-            verdict = backfill.judged()
-            refusal, warnings = verdict.error, verdict.warnings
-        except JobsError as error:
-            refusal, warnings = error, ()
+            with transaction.atomic(using=queue_alias()):  # or a query that fails spoils those of the page
+                verdict = backfill.judged()
+            refused, warnings = verdict.error, verdict.warnings
+        except Exception as error:  # what it is declared with is the project's code
+            refused, warnings = refusal(backfill.name, error), ()
         name = printable(backfill.name)
         page = {
             "title": f"Start a pass of {name}?",
             "name": name,
             "form": form,
-            "refusal": refusal and {"cause": printable(refusal.cause), "fix": printable(refusal.fix)},
-            "hopeless": isinstance(refusal, BackfillRunning),  # force helps against what has completed alone
+            "refusal": refused and {"cause": printable(refused.cause), "fix": printable(refused.fix)},
+            "hopeless": isinstance(refused, BackfillRunning),  # force helps against what has completed alone
             "warnings": [printable(one) for one in warnings],
             "command": printable(backfill_command(backfill.name, "--write")),
             "look": printable(backfill_command(backfill.name)),
@@ -312,7 +315,7 @@ class BackfillAdmin(RepairingAdmin):
         try:
             # One transaction, so that nothing is started that the log does not know of.
             with transaction.atomic(using=queue_alias()):
-                queued, warnings = start(backfill, forced=forced, by=request.user.get_username())
+                queued, warnings = _start(backfill, forced=forced, by=request.user.get_username())
                 row = Backfill(run_id=queued.id, name=backfill.name)
                 self.log_addition(request, row, f"Started{' by force' if forced else ''}. {reason}".strip())
         except JobsError as error:
@@ -326,6 +329,15 @@ class BackfillAdmin(RepairingAdmin):
 
     def _start_url(self) -> str:
         return reverse(f"{self.admin_site.name}:ultimat3_jobs_backfill_start")
+
+
+def _start(backfill: Handle, *, forced: bool, by: str) -> tuple[EnqueueResult, tuple[str, ...]]:
+    try:
+        return start(backfill, forced=forced, by=by)
+    except JobsError:
+        raise
+    except Exception as error:  # what it is declared with is the project's code
+        raise refusal(backfill.name, error) from error
 
 
 def _progress(one: PassReport) -> dict[str, str]:

@@ -21,7 +21,6 @@ from ultimat3_jobs.backfills.declared import declared_under
 from ultimat3_jobs.backfills.pacing import check_rate
 from ultimat3_jobs.backfills.passes import is_at_its_end
 from ultimat3_jobs.backfills.pending import COMPLETED
-from ultimat3_jobs.backfills.source import rows_of
 from ultimat3_jobs.backfills.windows import Window, parse_window
 from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.drivers.database.repairs import MAX_ATTRIBUTION, log_repairs
@@ -29,7 +28,6 @@ from ultimat3_jobs.errors import BackfillNotLive
 from ultimat3_jobs.models import Backfill, Job
 from ultimat3_jobs.sql import run
 from ultimat3_jobs.states import RETRYABLE
-from ultimat3_jobs.tenancy import as_tenant
 from ultimat3_jobs.text import bounded, command_line
 
 
@@ -163,7 +161,7 @@ class _Control:
         row = Backfill.objects.using(alias).filter(pk=self.run_id).values_list("name").first()
         if row is not None:
             return str(row[0])
-        job = Job.objects.using(alias).filter(pk=self.run_id).only("name", "input", "tenant_id", "enqueued_by").first()
+        job = Job.objects.using(alias).filter(pk=self.run_id).only("name", "input", "enqueued_by").first()
         declared = None if job is None else declared_under(job.name)
         if job is None or declared is None:
             what = "there is no job" if job is None else f"{job.name!r} is no backfill that the code here declares: job"
@@ -171,7 +169,7 @@ class _Control:
         ledger.open_pass(
             declared,
             self.run_id,
-            table=as_tenant(job.tenant_id, lambda: rows_of(declared).table),
+            table="",  # is for the source to say, which may be what the pass is paused for: told when it begins
             forced=bool((job.input or {}).get("forced")),
             requested_by=job.enqueued_by,
         )

@@ -48,7 +48,7 @@ def open_pass(
     Args:
         backfill: what is swept.
         run_id: of the job that sweeps.
-        table: name of the table.
+        table: name of the table; "" where that is not known yet: it is kept where it is told later.
         forced: whether it sweeps although another pass has completed.
         requested_by: who asked for it.
         checksum: of the declaration.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -14,9 +14,10 @@ from ultimat3_jobs.backfills.gate import CompletedPass
 from ultimat3_jobs.backfills.pending import COMPLETED, Pass, PassStatus, pass_status
 from ultimat3_jobs.definition import JobDefinition
 from ultimat3_jobs.drivers.database import rows
-from ultimat3_jobs.errors import BackfillStalled
+from ultimat3_jobs.errors import BackfillStalled, DeclarationInvalid, JobsError
 from ultimat3_jobs.sql import run
-from ultimat3_jobs.traces import class_name
+from ultimat3_jobs.states import LIVE
+from ultimat3_jobs.traces import class_name, message_of
 
 KEY = "pass"
 """The key of every pass, so that a backfill has one that is live."""
@@ -32,6 +33,8 @@ class Named:
     names: tuple[str, ...]
     """Its name, and those that it had before."""
     tenant: str | None
+    refusal: JobsError | None = None
+    """Why nobody can tell the tenant; passes are found by their names alone then."""
 
 
 def is_at_its_end(error_class: str) -> bool:
@@ -43,15 +46,52 @@ def is_at_its_end(error_class: str) -> bool:
 
 
 def named(definition: JobDefinition) -> Named:
-    """Return what the passes of a backfill's job are found by."""
-    return Named((definition.name, *definition.aliases), definition.tenant_of({"forced": False}))
+    """Return what the passes of a backfill's job are found by.
+
+    Raises:
+        DeclarationInvalid: where the project's code for the tenant raises.
+        TenantRequired, InputInvalid: where it gives none, or nothing that can be stored.
+    """
+    try:
+        tenant = definition.tenant_of({"forced": False})
+    except JobsError:
+        raise
+    except Exception as error:
+        raise DeclarationInvalid(
+            f"the tenant of backfill {definition.name!r} cannot be told: it raised {class_name(type(error))}: "
+            f"{message_of(error)}",
+            fix=f'tenant=lambda: "acme"  # in {definition.func.__module__}: what answers here too, or NO_TENANT',
+        ) from error
+    return Named((definition.name, *definition.aliases), tenant)
+
+
+def named_or_refused(definition: JobDefinition) -> Named:
+    """Return the same, for a look at many: with the refusal, where nobody can tell the tenant of one."""
+    try:
+        return named(definition)
+    except JobsError as error:
+        return Named((definition.name, *definition.aliases), None, error)
 
 
 def live_passes(backfills: Iterable[Named]) -> dict[UUID, str]:
     """Return the runs of the passes that are queued, running or parked, with the name that each was queued under."""
-    asked = [{"name": name, "tenant_id": one.tenant, "idempotency_key": KEY} for one in backfills for name in one.names]
-    found = run(queue_alias(), "live_passes", {"rows": rows.encode(asked)})
-    return {rows.uuid(run_id): name for name, run_id in found}
+    asked: list[dict[str, Any]] = []
+    by_name: set[str] = set()
+    for one in backfills:
+        if one.refusal is None:
+            asked.extend({"name": name, "tenant_id": one.tenant, "idempotency_key": KEY} for name in one.names)
+        else:
+            by_name.update(one.names)
+    found = {
+        rows.uuid(run_id): name for name, run_id in run(queue_alias(), "live_passes", {"rows": rows.encode(asked)})
+    }
+    return found | dict(live_under(by_name).values_list("run_id", "name")) if by_name else found
+
+
+def live_under(names: Collection[str]) -> Any:
+    """Return the jobs of the live passes under any of some names, of whichever tenant, as a queryset."""
+    jobs = _model("Job")._base_manager.using(queue_alias())
+    return jobs.filter(name__in=names, idempotency_key=KEY, state__in=LIVE).order_by()
 
 
 def completed_pass(names: Sequence[str]) -> CompletedPass | None:

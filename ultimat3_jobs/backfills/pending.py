@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -12,6 +12,7 @@ from ultimat3_jobs.states import LIVE, State
 
 if TYPE_CHECKING:
     from ultimat3_jobs.backfills.definition import BackfillDefinition
+    from ultimat3_jobs.errors import JobsError
 
 COMPLETED = "completed"
 """The one outcome that the ledger keeps. How else a pass ended, its job says."""
@@ -44,9 +45,12 @@ class Status(StrEnum):
     PENDING = "pending"  # never swept
     EXCLUDED = "excluded"  # not meant for this environment
     UNKNOWN_ENVIRONMENT = "unknown-environment"  # meant for some, and nobody says which this one is
+    UNKNOWN_TENANT = "unknown-tenant"  # the code that is to tell its tenant raises: no pass of it can start or go on
 
 
-HOLDING = frozenset({Status.PENDING, Status.FAILED, Status.CANCELLED, Status.UNKNOWN_ENVIRONMENT})
+HOLDING = frozenset(
+    {Status.PENDING, Status.FAILED, Status.CANCELLED, Status.UNKNOWN_ENVIRONMENT, Status.UNKNOWN_TENANT}
+)
 """The statuses of which a deploy that needs the backfill must not go on."""
 
 
@@ -69,11 +73,19 @@ class Standing:
     """The newest pass. After a completed one it may have failed, and the backfill stays completed."""
     completed: Pass | None = None
     """The newest that completed."""
+    refusal: JobsError | None = None
+    """Why nobody can tell its tenant."""
 
     @property
     def keeps_back(self) -> bool:
         """Whether a deploy must wait for it."""
         return keeps_back(self.status)
+
+    def without_tenant(self, refusal: JobsError) -> Standing:
+        """Return where it stands where nobody can tell its tenant: what is over, or not meant for here, stays so."""
+        if self.status in (Status.COMPLETED, Status.EXCLUDED, Status.UNKNOWN_ENVIRONMENT):
+            return replace(self, refusal=refusal)
+        return replace(self, refusal=refusal, status=Status.UNKNOWN_TENANT)
 
 
 @dataclass(frozen=True)

@@ -136,6 +136,7 @@ def start(backfill: Backfill, *, forced: bool, by: str) -> tuple[EnqueueResult, 
     if in_transaction(queue_alias()):
         # Before anything is read: SQLite refuses a transaction that has read and then comes to write.
         get_driver().take_turn()
+    named(backfill.definition)  # a tenant that cannot be told is a refusal
     request = backfill.on_behalf_of(by).call(forced=forced).request
     return backfill.start(lambda: queue_at_once(request, on_conflict="join"), forced=forced)
 

@@ -9,6 +9,8 @@ from ultimat3_jobs.backfills.commands import backfill_command, environment_setti
 from ultimat3_jobs.backfills.declared import declared_under
 from ultimat3_jobs.backfills.definition import BackfillDefinition
 from ultimat3_jobs.backfills.pending import Difference, Standing, Status
+from ultimat3_jobs.errors import JobsError
+from ultimat3_jobs.inspection import report
 from ultimat3_jobs.inspection.backfill_texts import (
     changed_text,
     commands,
@@ -22,7 +24,6 @@ from ultimat3_jobs.inspection.backfill_texts import (
 from ultimat3_jobs.inspection.backfills import BackfillReport
 from ultimat3_jobs.inspection.masking import printable
 from ultimat3_jobs.inspection.passes import PassReport, tell_passes
-from ultimat3_jobs.inspection.report import swept_pass
 
 
 def backfills(listed: Iterable[BackfillReport]) -> str:
@@ -39,8 +40,9 @@ def backfills_report(listed: Iterable[BackfillReport]) -> list[dict[str, Any]]:
             "status": one.status.value,
             "keeps_back": one.keeps_back,
             "declared": None if one.definition is None else one.definition.describe(),
-            "command": _next(one.name, one.status, one.definition, one.latest),
-            "passes": [swept_pass(each) for each in one.passes],
+            "command": _next(one.name, one.status, one.definition, one.latest, one.refusal),
+            "refused": one.refusal and report.error(one.refusal),
+            "passes": [report.swept_pass(each) for each in one.passes],
         }
         for one in listed
     ]
@@ -50,14 +52,23 @@ def pending(found: Difference) -> str:
     """What keeps a deploy back, each with what mends it."""
     lines = []
     for one, mend in _mends(found):
-        lines += [f"{printable(one.name)}  {one.status.value}", f"    {printable(mend)}"]
+        why = [] if one.refusal is None else [f"    {_refused(one.refusal)}"]
+        lines += [f"{printable(one.name)}  {one.status.value}", *why, f"    {printable(mend)}"]
     return "\n".join(lines or ["nothing that is declared is unswept"])
 
 
 def pending_report(found: Difference) -> dict[str, Any]:
     """The same as plain JSON values, with those that keep nothing back."""
     return {
-        "pending": [{"name": one.name, "status": one.status.value, "command": mend} for one, mend in _mends(found)],
+        "pending": [
+            {
+                "name": one.name,
+                "status": one.status.value,
+                "command": mend,
+                "refused": one.refusal and report.error(one.refusal),
+            }
+            for one, mend in _mends(found)
+        ],
         "backfills": [
             {"name": one.name, "status": one.status.value, "keeps_back": one.keeps_back} for one in found.standings
         ],
@@ -69,15 +80,30 @@ def _mends(found: Difference) -> list[tuple[Standing, str]]:
     """Return what keeps a deploy back, each with the command or the line that lets it go on."""
     told = tell_passes([one.latest.run_id for one in found.unswept if one.latest is not None])
     latest = {one.name: told.get(one.latest.run_id) for one in found.unswept if one.latest is not None}
-    return [(one, _next(one.name, one.status, declared_under(one.name), latest.get(one.name))) for one in found.unswept]
+    return [
+        (one, _next(one.name, one.status, declared_under(one.name), latest.get(one.name), one.refusal))
+        for one in found.unswept
+    ]
 
 
-def _next(name: str, status: Status, declared: BackfillDefinition | None, latest: PassReport | None) -> str:
+def _refused(refusal: JobsError) -> str:
+    return printable(f"{refusal.code}: {refusal.cause}")
+
+
+def _next(
+    name: str,
+    status: Status,
+    declared: BackfillDefinition | None,
+    latest: PassReport | None,
+    refusal: JobsError | None,
+) -> str:
     """Return the command or the line that is likely to be wanted; empty where no pass may start or go on."""
     if declared is None or status is Status.EXCLUDED:
         return ""
     if status is Status.UNKNOWN_ENVIRONMENT:
         return environment_setting(declared)
+    if refusal is not None:
+        return refusal.fix
     if latest is None:
         return backfill_command(name, "--write", *(("--force",) if status is Status.COMPLETED else ()))
     return commands(latest)[0][0]
@@ -107,5 +133,7 @@ def _backfill(one: BackfillReport) -> Iterator[str]:
             yield f"        {printable(str(why))}"
         elif not told.is_live and told.row.outcome == "":
             yield f"        {printable(status_text(told))}"
-    if command := _next(one.name, one.status, one.definition, one.latest):
+    if one.refusal is not None:
+        yield f"    {_refused(one.refusal)}"
+    if command := _next(one.name, one.status, one.definition, one.latest, one.refusal):
         yield f"    {printable(command)}"

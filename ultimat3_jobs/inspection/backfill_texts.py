@@ -62,7 +62,11 @@ def ending_text(one: PassReport) -> str:
 
 def changed_text(one: PassReport) -> str:
     """Return that the declaration is not the one that was swept; empty where it is, or where that cannot be told."""
-    return "the declaration has changed since it was swept" if one.checksum_changed else ""
+    return f"the declaration has changed since {_swept(one)}" if one.checksum_changed else ""
+
+
+def _swept(one: PassReport) -> str:
+    return "it was swept" if one.status is PassStatus.COMPLETED else "it began"
 
 
 def error_text(one: PassReport) -> str:
@@ -105,7 +109,8 @@ def _ended(one: PassReport) -> str:
 def facts(one: PassReport) -> dict[str, str]:
     """Return what there is to know of a pass, by what it is called."""
     row, job = one.row, one.job
-    changed = {True: "changed since it was swept", False: "as it was swept"}
+    as_it = "as it was swept" if one.status is PassStatus.COMPLETED else "as it began"
+    changed = {True: f"changed since {_swept(one)}", False: as_it}
     return {
         "backfill": one.name,
         "pass": one.status.value + (", forced" if row.forced else ""),

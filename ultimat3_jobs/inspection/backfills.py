@@ -7,7 +7,7 @@ begun. The ids of runs are made by the clocks of those who ask for passes, and t
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -17,8 +17,9 @@ from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills import pending as standings
 from ultimat3_jobs.backfills.declared import declared_backfills, declared_under
 from ultimat3_jobs.backfills.definition import BackfillDefinition
-from ultimat3_jobs.backfills.passes import live_passes, named, read_passes
+from ultimat3_jobs.backfills.passes import Named, live_passes, named_or_refused, read_passes
 from ultimat3_jobs.backfills.pending import Difference, Pass, Status
+from ultimat3_jobs.errors import JobsError
 from ultimat3_jobs.inspection.lists import LAST, MAX_PAGE
 from ultimat3_jobs.inspection.passes import PassReport, names_of, tell_passes
 from ultimat3_jobs.models import Backfill, Job
@@ -45,6 +46,7 @@ class BackfillReport:
         definition: as the code here declares it; None where it does not.
         passes: the newest first, as far as the list goes.
         latest: the newest, whether or not the list goes so far; None where it has none.
+        refusal: why nobody can tell its tenant; None where it can be told.
     """
 
     name: str
@@ -53,11 +55,13 @@ class BackfillReport:
     definition: BackfillDefinition | None
     passes: tuple[PassReport, ...]
     latest: PassReport | None
+    refusal: JobsError | None = None
 
 
 def pending() -> Difference:
     """Return what is declared against what has been swept, live passes that have not begun with it."""
-    return _compare(_read())
+    asked = _named()
+    return _compare(read_passes(asked), asked)
 
 
 def list_backfills(name: str = "", status: str = "", limit: int = 50) -> list[BackfillReport]:
@@ -68,8 +72,10 @@ def list_backfills(name: str = "", status: str = "", limit: int = 50) -> list[Ba
         status: only those that stand so.
         limit: passes at most, of all together. A backfill is listed whether or not its passes are.
     """
-    read = _read()
-    found, newest = _compare(read), {one.name: one for one in reversed(read)}
+    asked = _named()
+    read = read_passes(asked)
+    found, newest = _compare(read, asked), {one.name: one for one in reversed(read)}
+    refusals = {one.name: one.refusal for one in found.standings}
     stand = [(one.name, one.status, one.latest) for one in found.standings]
     stand += [(one, Status(newest[one].status.value), newest[one]) for one in found.undeclared]
     wanted = names_of(name)[0] if name else ""
@@ -88,6 +94,7 @@ def list_backfills(name: str = "", status: str = "", limit: int = 50) -> list[Ba
             definition=declared_under(one),
             passes=tuple(by_name.get(one, ())),
             latest=None if latest is None else told.get(latest.run_id),
+            refusal=refusals.get(one),
         )
         for one, stands, latest in chosen
     ]
@@ -107,18 +114,27 @@ def list_passes(name: str = "", *, limit: int = 50, before: UUID = LAST) -> Pass
     return PassPage(list(tell_passes(shown).values()), shown[-1] if len(found) > limit else None)
 
 
-def _read() -> list[Pass]:
-    return read_passes(named(job) for job, _ in declared_backfills())
+def _named() -> list[Named]:
+    return [named_or_refused(job) for job, _ in declared_backfills()]
 
 
-def _compare(passes: Sequence[Pass]) -> Difference:
+def _compare(passes: Sequence[Pass], asked: Sequence[Named]) -> Difference:
+    """Compare what is declared with passes.
+
+    Args:
+        passes: the newest first.
+        asked: what they were found by: whose tenant nobody can tell stands otherwise.
+    """
     declared = [backfill for _, backfill in declared_backfills()]
-    return standings.difference(
+    found = standings.difference(
         declared,
         passes,
         environment=get_settings().environment,
         former_names={alias: one.name for one in declared for alias in one.aliases},
     )
+    refused = {one.names[0]: one.refusal for one in asked if one.refusal is not None}
+    stand = (one.without_tenant(refused[one.name]) if one.name in refused else one for one in found.standings)
+    return replace(found, standings=tuple(stand))
 
 
 def _newest(names: Collection[str] | None, *, limit: int, before: UUID = LAST) -> list[UUID]:
@@ -126,7 +142,7 @@ def _newest(names: Collection[str] | None, *, limit: int, before: UUID = LAST) -
     alias = queue_alias()
     asked = [job for job, backfill in declared_backfills() if names is None or backfill.name in names]
     # Those that have not begun first: one that does meanwhile is in the ledger when that is read.
-    live = live_passes(map(named, asked))
+    live = live_passes(map(named_or_refused, asked))
     begun = set(Backfill.objects.using(alias).filter(pk__in=live).values_list("pk", flat=True)) if live else ()
     older = Q() if before == LAST else _older(before, _began(before))
     found: dict[UUID, datetime] = {}

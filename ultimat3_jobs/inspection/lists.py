@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 from uuid import UUID
 
+from ultimat3_jobs import registry
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.drivers.database.rows import uuid
@@ -32,7 +33,7 @@ class Filters:
     Attributes:
         states: any of them; a text that is no state of this build is looked for as it stands.
         queue: the queue's name.
-        name: the job's name.
+        name: the job's name. The lists take it for any name that the job goes by or went by.
         tenant: as stored, as text.
         key: the idempotency key.
         cause: the group of like failures, as `show` prints it, or its beginning.
@@ -89,14 +90,14 @@ class Page:
 
 
 def list_jobs(filters: Filters, *, limit: int = 50, before: UUID = LAST) -> Page:
-    """Return the newest jobs that the filters mean.
+    """Return the newest jobs that the filters mean, under all names that the job of a name has had.
 
     Args:
         filters: which.
         limit: jobs at most; 1 to 1,000.
         before: only those whose ids lie before it, as a page gave it.
     """
-    return _look([filters], limit=limit, before=before)
+    return _look(_under_all_names(filters), limit=limit, before=before)
 
 
 def search_jobs(text: str, filters: Filters, *, limit: int = 50, before: UUID = LAST) -> Page:
@@ -109,16 +110,25 @@ def search_jobs(text: str, filters: Filters, *, limit: int = 50, before: UUID = 
         before: only those whose ids lie before it, as a page gave it.
     """
     ids = [one for one in search_jobs_by_id(text, limit=limit) if one < before]
+    wanted = _under_all_names(filters)
     alternatives = [
-        replace(filters, **part)  # type: ignore[arg-type]
+        each
         for part in ({"name": text}, {"key": text}, {"tenant": text})
         if getattr(filters, next(iter(part))) in ("", text)
+        for each in _under_all_names(replace(filters, **part))  # type: ignore[arg-type]
     ]
     page = _look(alternatives, limit=limit, before=before)
     known = {job.id for job in page.jobs}
-    by_id = [job for job in _rows(ids) if job.id not in known and filters.meet(_facets(job))]
+    by_id = [job for job in _rows(ids) if job.id not in known and any(one.meet(_facets(job)) for one in wanted)]
     jobs = sorted((*page.jobs, *by_id), key=lambda job: job.id, reverse=True)
     return replace(page, jobs=jobs[:limit])
+
+
+def _under_all_names(filters: Filters) -> list[Filters]:
+    """Return the filters once for each name of the job that they name: a row keeps the one it was queued under."""
+    declared = registry.find(filters.name)
+    names = (filters.name,) if declared is None else (declared.name, *declared.aliases)
+    return [replace(filters, name=name) for name in names]
 
 
 def _look(any_of: Sequence[Filters], *, limit: int, before: UUID) -> Page:

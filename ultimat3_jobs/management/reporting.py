@@ -73,7 +73,7 @@ class ReportingCommand(BaseCommand):
             try:
                 self.answer(options)
             except DatabaseError as error:
-                raise _unusable(error) from error
+                raise unusable(error) from error
         except JobsError as error:
             if not as_json:
                 raise CommandError(terminal.safe(str(error))) from error
@@ -121,7 +121,7 @@ def _encodable(text: str, stream: Any) -> str:
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
-def _unusable(error: DatabaseError) -> DriverUnavailable:
+def unusable(error: DatabaseError) -> DriverUnavailable:
     """What a database error says about the queue: most often that `migrate` has not been run there."""
     alias = queue_alias()
     # A database that cannot be asked is away, or in a transaction that is broken.

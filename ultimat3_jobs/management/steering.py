@@ -75,10 +75,10 @@ def find_pass(text: str) -> UUID:
 
     Raises:
         BackfillNotLive: where the backfill has no live pass.
-        BackfillUnknown: where it is the name of none.
+        BackfillUnknown: where it is the name of none, or empty.
         UnknownJob, AmbiguousId: where it looks like an id, and is not that of one row.
     """
-    passes = list_passes(text).passes
+    passes = list_passes(text).passes if text else []  # of no name they would be those of all
     live = next((one for one in passes if one.is_live), None)
     if live is not None:
         return live.run_id

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import getpass
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 from uuid import UUID
 
 from django.core.management.base import CommandParser
+from django.db import DatabaseError
 
 from ultimat3_jobs.backfills.commands import backfill_command
 from ultimat3_jobs.backfills.declare import Backfill
@@ -19,13 +21,21 @@ from ultimat3_jobs.backfills.pending import Status
 from ultimat3_jobs.backfills.plan import make_plan, start
 from ultimat3_jobs.backfills.trial import try_rows
 from ultimat3_jobs.enqueue import EnqueueResult
-from ultimat3_jobs.errors import BackfillApplied, BackfillEnvironment, BackfillNotLive, BackfillRunning, JobsError
+from ultimat3_jobs.errors import (
+    BackfillApplied,
+    BackfillEnvironment,
+    BackfillNotLive,
+    BackfillRunning,
+    JobsError,
+    MigrationMissing,
+)
 from ultimat3_jobs.inspection import backfill_lists, rehearsal, report, terminal
 from ultimat3_jobs.inspection.backfill_texts import ending_text
 from ultimat3_jobs.inspection.backfills import list_backfills, list_passes, pending
 from ultimat3_jobs.inspection.passes import PassReport
+from ultimat3_jobs.inspection.refusals import refusal
 from ultimat3_jobs.management.following import Follower, Screen
-from ultimat3_jobs.management.reporting import Parser, Refused, ReportingCommand, add_json, limit, storable
+from ultimat3_jobs.management.reporting import Parser, Refused, ReportingCommand, add_json, limit, storable, unusable
 from ultimat3_jobs.settings import get_settings
 
 BY = "manage.py backfill"
@@ -104,6 +114,8 @@ class Command(ReportingCommand):
             if options[one] not in (None, False):
                 asked = "a name" if form == "name" else f"--{form}"
                 self._parser.error(f"{_FLAGS.get(one, f'--{one}')} does not go with {asked}")
+        if options["name_is"] == "":
+            self._parser.error("--name is empty: give a name, or leave it out")
         if options["force"] and not options["write"]:
             self._parser.error("--force goes with --write")
         if options["try_rows"] is not None and (options["write"] or options["wait"]):
@@ -160,51 +172,61 @@ class Command(ReportingCommand):
 
     def _write(self, backfill: Backfill, options: dict[str, Any]) -> None:
         started = _start(backfill, forced=options["force"])
+        if isinstance(started.refusal, BackfillRunning) and options["wait"]:
+            raise BackfillRunning(started.refusal.cause, fix=backfill_command(backfill.name, "--wait"))
         if started.refusal is not None:
             raise started.refusal
         if not options["json"]:
             self._print_start(started)
         report_of = {"started": _start_report(started)}
-        if options["wait"]:
-            self._follow([started], report_of, options)
+        if options["wait"] and started.queued is not None:
+            self._end([self._follow(backfill.name, started.queued.run_id, report_of, options)], report_of, options)
         elif options["json"]:
             self.print_json(report_of)
 
     def _attach(self, backfill: Backfill, options: dict[str, Any]) -> None:
         """Follow the live pass of a name; where none is, tell how the last one ended."""
-        live = list(live_passes([named(backfill.definition)]))
-        passes = live or [one.run_id for one in list_passes(backfill.name, limit=1).passes]
-        if not passes:
+        found = _pass_of(backfill)
+        if found is None:
             raise BackfillNotLive(
                 f"backfill {backfill.name!r} has no pass to wait for", fix=backfill_command(backfill.name, "--write")
             )
-        self._follow_each([(backfill.name, passes[0])], {}, options)
+        self._end([self._follow(backfill.name, found, {}, options)], {}, options)
 
-    def _follow(self, starts: list[Start], report_of: dict[str, Any], options: dict[str, Any]) -> None:
-        queued = [(one.name, one.queued.run_id) for one in starts if one.queued is not None]
-        self._follow_each(queued, report_of, options)
-
-    def _follow_each(self, passes: list[tuple[str, UUID]], report_of: dict[str, Any], options: dict[str, Any]) -> None:
-        """Follow passes to their ends, one after another.
+    def _follow(self, name: str, run_id: UUID, report_of: dict[str, Any], options: dict[str, Any]) -> PassReport:
+        """Follow a pass to its end, and tell it.
 
         Raises:
-            Refused: where one of them did not complete.
+            BackfillNotLive: where it has been deleted.
         """
-        endings: list[PassReport] = []
-        for name, run_id in passes:
-            follower = Follower(name, run_id, self._screen(options))
-            try:
-                endings.append(follower.follow())
-            except KeyboardInterrupt:
-                follower.let_go()
-                self._detach(name, run_id, report_of, options)
-            if not options["json"]:
-                self.print_text(terminal.safe(backfill_lists.ending(endings[-1])))
+        follower = Follower(name, run_id, self._screen(options))
+        try:
+            ending = follower.follow()
+        except KeyboardInterrupt:
+            follower.let_go()
+            self._detach(name, run_id, report_of, options)
+        if not options["json"]:
+            self.print_text(terminal.safe(backfill_lists.ending(ending)))
+        return ending
+
+    def _end(
+        self,
+        endings: list[PassReport],
+        report_of: dict[str, Any],
+        options: dict[str, Any],
+        refusals: Sequence[JobsError] = (),
+    ) -> None:
+        """Tell how passes that were followed have ended.
+
+        Raises:
+            Refused: where one of them did not complete, or something was refused besides.
+        """
         if options["json"]:
             self.print_json({**report_of, "passes": [report.swept_pass(one) for one in endings]})
-        failed = [one for one in endings if not one.status.ended_well]
+        failed = [f"{one.name}: the pass {ending_text(one)}" for one in endings if not one.status.ended_well]
+        failed = [*map(str, refusals), *failed]
         if failed:
-            raise Refused("\n".join(f"{terminal.safe(one.name)}: the pass {ending_text(one)}" for one in failed))
+            raise Refused("\n".join(map(terminal.safe, failed)))
 
     def _detach(self, name: str, run_id: UUID, report_of: dict[str, Any], options: dict[str, Any]) -> NoReturn:
         command = backfill_command(name, "--wait")
@@ -227,33 +249,53 @@ class Command(ReportingCommand):
 
     def _all(self, options: dict[str, Any]) -> None:
         backfills = all_backfills()
-        starts = self._start_all(backfills, options) if options["write"] else self._plan_all(backfills, options)
         if not backfills and not options["json"]:
             self.print_text("no installed app declares a backfill")
-        if refusals := [one.refusal for one in starts if one.refusal is not None and not _is_quiet(one.refusal)]:
+        starts = self._start_all(backfills, options) if options["write"] else self._plan_all(backfills, options)
+        refusals = [one.refusal for one in starts if one.refusal is not None and not _is_quiet(one.refusal)]
+        if options["wait"]:
+            self._follow_all(backfills, starts, refusals, options)
+        elif refusals:
             raise Refused("\n".join(terminal.safe(str(one)) for one in refusals))
 
     def _start_all(self, backfills: list[Backfill], options: dict[str, Any]) -> list[Start]:
         starts = []
         for backfill in backfills:
-            starts.append(_start(backfill, forced=False))
+            try:
+                starts.append(_start(backfill, forced=False))
+            except Exception as error:
+                starts.append(Start(backfill.name, refusal=_refusal(backfill, error)))
             if not options["json"]:
                 self._print_start(starts[-1])
-        report_of = {"backfills": [_start_report(one) for one in starts]}
-        if options["wait"]:
-            self._follow(starts, report_of, options)
-        elif options["json"]:
-            self.print_json(report_of)
+        if options["json"] and not options["wait"]:
+            self.print_json(_starts_report(starts))
         return starts
+
+    def _follow_all(
+        self, backfills: list[Backfill], starts: list[Start], refusals: list[JobsError], options: dict[str, Any]
+    ) -> None:
+        """Follow what was started and what was live already, one after another."""
+        report_of, endings = _starts_report(starts), []
+        for backfill, started in zip(backfills, starts, strict=True):
+            run_id = None if started.queued is None else started.queued.run_id
+            try:
+                if isinstance(started.refusal, BackfillRunning):
+                    run_id = _pass_of(backfill)
+                if run_id is not None:
+                    endings.append(self._follow(backfill.name, run_id, report_of, options))
+            except JobsError as error:  # it has been deleted meanwhile
+                refusals.append(error)
+        self._end(endings, report_of, options, refusals)
 
     def _plan_all(self, backfills: list[Backfill], options: dict[str, Any]) -> list[Start]:
         starts, reports = [], []
         for backfill in backfills:
             try:
                 made = make_plan(backfill)
-            except JobsError as error:
-                starts.append(Start(backfill.name, refusal=error))
-                reports.append({"name": backfill.name, "may_start": False, "refused": report.error(error)})
+            except Exception as error:
+                refused = _refusal(backfill, error)
+                starts.append(Start(backfill.name, refusal=refused))
+                reports.append({"name": backfill.name, "may_start": False, "refused": report.error(refused)})
                 continue
             starts.append(Start(backfill.name, refusal=made.verdict.error, warnings=made.warnings))
             reports.append(rehearsal.plan_report(made))
@@ -285,6 +327,27 @@ def _start(backfill: Backfill, *, forced: bool) -> Start:
     except JobsError as error:
         return Start(backfill.name, refusal=error)
     return Start(backfill.name, queued, warnings=warnings)
+
+
+def _refusal(backfill: Backfill, error: Exception) -> JobsError:
+    """Return why one of many was refused, whatever its code raised.
+
+    Raises:
+        MigrationMissing: where the queue has no tables, which is nobody's fault in particular.
+    """
+    if isinstance(error, DatabaseError) and isinstance(told := unusable(error), MigrationMissing):
+        raise told from error
+    return refusal(backfill.name, error)
+
+
+def _pass_of(backfill: Backfill) -> UUID | None:
+    """Return the live pass of a backfill; where none is, the last one, or None where it has none."""
+    live = list(live_passes([named(backfill.definition)]))
+    return next(iter(live or (one.run_id for one in list_passes(backfill.name, limit=1).passes)), None)
+
+
+def _starts_report(starts: Sequence[Start]) -> dict[str, Any]:
+    return {"backfills": [_start_report(one) for one in starts]}
 
 
 def _start_report(started: Start) -> dict[str, Any]:

@@ -53,7 +53,9 @@ class Command(ReportingCommand):
         show = actions.add_parser("show", help="tell all about one job, or what became of work that was staged")
         self._parsers["show"] = show
         show.add_argument("id", nargs="?", help="the id, or at least 8 of its first digits")
-        show.add_argument("--name", type=storable, default="", help="instead of an id: the job's name, with --key")
+        show.add_argument(
+            "--name", type=storable, default="", help="instead of an id: the job's name, or a former one, with --key"
+        )
         show.add_argument("--key", type=storable, default="", help="the idempotency key")
         show.add_argument("--tenant", type=storable, default="", help="the tenant, where several have the key")
         show.add_argument(
@@ -87,7 +89,7 @@ class Command(ReportingCommand):
         getattr(self, f"_{options['action']}")(options)
 
     def _ls(self, options: dict[str, Any]) -> None:
-        filters = _filters(options)
+        filters = self._filters(options)
         if options["staged"]:
             self._ls_staged(filters, options)
             return
@@ -109,7 +111,7 @@ class Command(ReportingCommand):
             self.print_text(terminal.staged_page(page))
 
     def _show(self, options: dict[str, Any]) -> None:
-        if options["id"]:
+        if options["id"] is not None:
             found = resolve(options["id"])
         elif options["name"] and options["key"]:
             found = self._by_key(Filters(name=options["name"], key=options["key"], tenant=options["tenant"]))
@@ -126,7 +128,7 @@ class Command(ReportingCommand):
     def _retry(self, options: dict[str, Any]) -> None:
         if not options["preview"]:
             self._repair("retry", options)
-        elif options["ids"] and _filters(options) == Filters():
+        elif options["ids"] and self._filters(options) == Filters():
             self._preview(*_resolved(options["ids"]), options)
         else:
             self._parsers["retry"].error("--preview takes ids; with filters it is a dry run without --write")
@@ -169,7 +171,7 @@ class Command(ReportingCommand):
             self.print_text(terminal.safe(steering.told(done)))
 
     def _repair(self, action: str, options: dict[str, Any]) -> None:
-        filters = _filters(options)
+        filters = self._filters(options)
         if bool(options["ids"]) == (filters != Filters()):
             self._parsers[action].error("give either ids or filters, such as --name")
         if options["ids"]:
@@ -189,6 +191,14 @@ class Command(ReportingCommand):
             if options.get("from_step") is not None:
                 told += f" from step {terminal.safe(repr(options['from_step']))}; those without it would be refused"
             self.print_text(f"{told}.")
+
+    def _filters(self, options: dict[str, Any]) -> Filters:
+        """Return the filters. One that is given empty, as an unset variable of a shell leaves it, must not mean all."""
+        given = {name: options[name] for name in _FILTERS if options[name] is not None}
+        for name, text in given.items():
+            if not text.strip():
+                self._parsers[options["action"]].error(f"--{name} is empty: give a value, or leave it out")
+        return Filters(states=tuple(options["state"]), **given)
 
     def _carry_out(
         self,
@@ -251,16 +261,12 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--state", type=storable, action="append", default=[], help=f"{', '.join(State)}; can be repeated"
     )
-    parser.add_argument("--queue", type=storable, default="", help="the queue's name")
-    parser.add_argument("--name", type=storable, default="", help="the job's name")
-    parser.add_argument("--tenant", type=storable, default="", help="the tenant")
-    parser.add_argument("--key", type=storable, default="", help="the idempotency key")
-    parser.add_argument("--cause", type=storable, default="", help="the group of like failures, or its beginning")
-    parser.add_argument("--error", type=storable, default="", metavar="CLASS", help="the exception's class")
-
-
-def _filters(options: dict[str, Any]) -> Filters:
-    return Filters(states=tuple(options["state"]), **{name: options[name] for name in _FILTERS})
+    parser.add_argument("--queue", type=storable, help="the queue's name")
+    parser.add_argument("--name", type=storable, help="the job's name, or a former one: all are meant")
+    parser.add_argument("--tenant", type=storable, help="the tenant")
+    parser.add_argument("--key", type=storable, help="the idempotency key")
+    parser.add_argument("--cause", type=storable, help="the group of like failures, or its beginning")
+    parser.add_argument("--error", type=storable, metavar="CLASS", help="the exception's class")
 
 
 def _count(number: int) -> str:
