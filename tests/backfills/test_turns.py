@@ -219,7 +219,7 @@ def test_a_pass_that_was_paused_before_it_began_counts_nothing_and_takes_no_tabl
 
 @pytest.mark.usefixtures("items")
 def test_a_paused_pass_outlives_a_source_that_raises() -> None:
-    backfill = declare(None, Item, batch=10, source=failing_after(2))
+    backfill = declare(None, Item, batch=10, source=failing_after(1))
     started = backfill.enqueue()
     controls.pause(started.id, by="ann")
 
