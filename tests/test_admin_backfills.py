@@ -220,6 +220,26 @@ def test_a_pass_is_started_and_the_log_knows_by_whom(seen_by: SeenBy) -> None:
     assert LogEntry.objects.get().change_message == "Started. the release"
 
 
+def test_a_start_behind_a_pass_that_failed_says_how_that_one_goes_on(admin_client: Client) -> None:
+    declare(None, Item)
+    failed = add_pass("dead", begun=True, processed=5)
+
+    asked = page(admin_client, start_of())
+
+    assert "failed after 5 rows" in asked
+    assert f"python manage.py jobs retry {failed.id} lets that one go on from its last page." in asked
+
+
+def test_a_start_beside_a_live_pass_has_a_way_back_and_no_command_that_is_refused(admin_client: Client) -> None:
+    declare(None, Item)
+    add_pass("running", begun=True)
+
+    asked = page(admin_client, start_of())
+
+    assert "x-jobs-back" in asked
+    assert "does the same" not in asked
+
+
 def test_a_start_that_the_gate_refuses_says_why_and_force_is_asked_for(admin_client: Client) -> None:
     declare(None, Item)
     add_pass("done", begun=True, outcome="completed")

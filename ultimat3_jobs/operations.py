@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
+from uuid import UUID
 
 from django.apps import apps
 from django.db import NotSupportedError, connections, models, router
@@ -171,24 +172,27 @@ class RequireBackfill(Operation):
         # Under its other names too, as long as the code still says so: on this database it may have been swept since.
         declared = registry.find(self.name)
         names = {self.name, *(() if declared is None else (declared.name, *declared.aliases))}
-        live: bool = live_under(names).exists()  # before it is in the ledger
+        live = list(live_under(names).values_list("pk", flat=True))  # before it is in the ledger
         begun = ledger._base_manager.using(queue).filter(name__in=names)
         return _Passes(
             completed=begun.filter(outcome=COMPLETED).exists(),
-            known=live or begun.exists(),
-            live=live,
+            known=bool(live) or begun.exists(),
+            live=bool(live),
+            paused=begun.filter(pk__in=live, paused_at__isnull=False).values_list("pk", flat=True).first(),
             declared=backfill_of(declared) is not None,
         )
 
     def _pending(self, passes: _Passes, number: int, model: str) -> BackfillPending:
         swept = f"the backfill {self.name!r} has {'completed' if passes.completed else 'no completed pass'}"
+        cause = f"{swept}, {'and' if number else 'although'} {_left(number, model)}"
+        if passes.paused is not None:
+            resume = command_line("jobs", "resume", str(passes.paused))
+            return BackfillPending(f"{cause}; a pass of it is paused", fix=resume)
+        if passes.live:
+            cause += "; a pass of it is live"
         start = () if passes.live else ("--write", *(("--force",) if passes.completed else ()))
-        return BackfillPending(
-            f"{swept}, {'and' if number else 'although'} {_left(number, model)}"
-            f"{'; a pass of it is live' if passes.live else ''}",
-            fix=backfill_command(self.name, *start, "--wait")
-            + ("" if passes.declared else "  # in a release that declares it"),
-        )
+        fix = backfill_command(self.name, *start, "--wait")
+        return BackfillPending(cause, fix=fix if passes.declared else f"{fix}  # in a release that declares it")
 
     def _without_ledger(self, alias: str) -> MigrationMissing:
         table, queue = apps.get_model("ultimat3_jobs", "Backfill")._meta.db_table, queue_alias()
@@ -207,6 +211,8 @@ class _Passes:
     completed: bool
     known: bool
     live: bool
+    paused: UUID | None
+    """The one that is live, where a person has paused it."""
     declared: bool
     """Whether the code here declares the backfill."""
 

@@ -17,13 +17,15 @@ from django.test.utils import CaptureQueriesContext
 
 from tests.app.models import Cell, Item, Token
 from tests.backfills.commanding import as_json, refused, run
+from tests.backfills.ledger_rows import ledger_row
 from tests.backfills.sweeping import declare, handled, sweep
 from tests.declaring import written
 from tests.processes import Processes
 from tests.working import run_due
-from ultimat3_jobs import current_tenant
+from ultimat3_jobs import Retry, current_tenant
 from ultimat3_jobs.backfills.find import find_backfill
 from ultimat3_jobs.backfills.plan import start
+from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.errors import BackfillUnknown
 from ultimat3_jobs.models import Backfill as Ledger
 from ultimat3_jobs.models import Job
@@ -287,6 +289,28 @@ def test_a_declaration_that_has_changed_is_warned_of() -> None:
 
     assert "warning: a pass of backfill 't.backfill' completed" in refused("t.backfill")[0]
     assert "warning: " in run("t.backfill", "--write", "--force")
+
+
+def test_a_pass_that_would_follow_one_that_ended_half_way_is_warned_of() -> None:
+    make_items(10)
+
+    def failing_later(run: Any, rows: list[Item]) -> None:
+        if rows[0].number:
+            raise ValueError("never")
+
+    half = sweep(declare(failing_later, Item, batch=5, retry=Retry(attempts=1)))
+    first = f"the last pass of backfill 't.backfill' failed after 5 rows (run {half.run_id}), and another begins"
+    assert f"warning: {first} with the first row; python manage.py jobs retry {half.run_id} lets" in run("t.backfill")
+
+    cancelled = declare(None, Item).enqueue()
+    ledger_row("t.backfill", run_id=cancelled.run_id, processed=7, day=3_650)  # it began last
+    assert "the last pass" not in refused("t.backfill")[0]  # one is live
+    get_driver().cancel([cancelled.id])
+    assert f"was cancelled after 7 rows (run {cancelled.run_id})" in run("t.backfill", "--write")
+
+    Ledger.objects.filter(pk=cancelled.run_id).delete()
+    run_due()
+    assert "the last pass" not in refused("t.backfill")[0]  # it completed
 
 
 def test_a_source_that_raises_is_a_refusal_that_names_the_backfill() -> None:

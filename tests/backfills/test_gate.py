@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from tests.backfills.declared import definition
-from ultimat3_jobs.backfills.gate import CompletedPass, Facts, judge
+from ultimat3_jobs.backfills.gate import CompletedPass, Facts, UnfinishedPass, judge
 from ultimat3_jobs.errors import JobsError
 
 RUN = UUID(int=1)
@@ -48,6 +48,30 @@ def test_refusals_come_in_one_order() -> None:
         "X_BACKFILL_APPLIED",
     ]
     assert judge(NARROW, facts, forced=False).error is None
+
+
+@pytest.mark.parametrize(
+    ("cancelled", "may_go_on", "told"),
+    [
+        (True, False, "was cancelled after 1 row (run {run}), and another begins with the first row"),
+        (
+            False,
+            True,
+            (
+                "failed after 1 row (run {run}), and another begins with the first row; "
+                "python manage.py jobs retry {run} lets that one go on from its last page"
+            ),
+        ),
+    ],
+)
+def test_what_another_pass_has_done_already_is_warned_of(cancelled: bool, may_go_on: bool, told: str) -> None:
+    last = UnfinishedPass(RUN, 1, cancelled=cancelled, may_go_on=may_go_on)
+
+    verdict = judge(definition(), replace(FREE, unfinished=last), forced=False)
+
+    assert verdict.error is None
+    (warning,) = verdict.warnings
+    assert warning.endswith(told.format(run=RUN))
 
 
 @pytest.mark.parametrize("environment", ["", "dev", "Staging"])

@@ -25,6 +25,7 @@ from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.inspection import backfill_lists, backfill_texts, report
 from ultimat3_jobs.inspection.backfills import list_backfills, list_passes, pending
 from ultimat3_jobs.inspection.passes import pass_of, tell_pass
+from ultimat3_jobs.inspection.step_texts import why_suspended
 from ultimat3_jobs.models import Backfill, Job
 
 pytestmark = pytest.mark.usefixtures("queue")
@@ -186,6 +187,22 @@ def test_a_failed_pass_is_told_with_its_error_and_goes_on_by_a_retry() -> None:
     assert backfill_texts.commands(one)[0][0] == f"python manage.py jobs retry {row.run_id}"
     (listed,) = list_passes().passes
     assert backfill_texts.error_text(listed) == "ValueError"
+
+
+def test_of_what_no_code_declares_no_pass_is_offered() -> None:
+    completed = a_pass("done", "t.gone", outcome="completed")
+    failed = a_pass("dead", "t.gone")
+
+    assert backfill_texts.commands(told(completed.run_id)) == []
+    assert len(backfill_texts.commands(told(failed.run_id))) <= 1
+
+
+def test_a_pass_that_is_suspended_is_looked_at_again_and_does_not_go_on_for_sure() -> None:
+    declare(None, Item)
+    paused = a_pass("suspended", job={"park_reason": "paused by ann"})
+    assert paused.run_id is not None
+
+    assert "It is looked at again at " in why_suspended(Job.objects.get(pk=paused.run_id))
 
 
 def test_a_declaration_that_has_changed_since_is_told_as_such() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -148,6 +149,18 @@ def test_where_a_pass_is_live_it_says_how_to_wait_for_it(
 
     assert error.cause.endswith(" is left to handle; a pass of it is live")
     assert error.fix == "python manage.py backfill 'fill '\"'\"'details'\"'\"'' --wait"
+
+
+def test_where_a_pass_is_paused_it_says_how_to_resume_it(isolated_registry: None, settings: Any) -> None:
+    settings.ULTIMAT3_JOBS = {"OUTBOX": {"MODE": "direct"}}
+    Effect.objects.create(label="", detail="")
+    started = declare(None, Effect, name=NAME).enqueue()
+    ledger_row(NAME, run_id=started.run_id, paused_at=datetime(2026, 1, 1, tzinfo=UTC))
+
+    error = error_of("X_BACKFILL_PENDING", apply)
+
+    assert error.cause.endswith("; a pass of it is paused")
+    assert error.fix == f"python manage.py jobs resume {started.run_id}"
 
 
 def test_what_is_left_is_counted_up_to_a_bound() -> None:

@@ -142,7 +142,7 @@ def test_of_many_steps_the_last_are_shown_in_as_many_queries() -> None:
         ),
         (
             {"park_reason": "asleep until then (nap)"},
-            "It is suspended: asleep until then (nap). It wakes at 2024-02-29 12:00:00 UTC; no worker is held",
+            "It is suspended: asleep until then (nap). It goes on at 2024-02-29 12:00:00 UTC; no worker is held",
         ),
         ({"park_reason": "no code knows it", "parks": 2}, "It is parked: no code knows it. It is looked at again at"),
     ],

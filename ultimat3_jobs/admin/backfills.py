@@ -29,7 +29,7 @@ from ultimat3_jobs.backfills.pending import PassStatus
 from ultimat3_jobs.backfills.plan import start
 from ultimat3_jobs.backfills.windows import parse_window
 from ultimat3_jobs.enqueue import EnqueueResult
-from ultimat3_jobs.errors import BackfillRunning, BackfillUnknown, DeclarationInvalid, JobsError
+from ultimat3_jobs.errors import BackfillApplied, BackfillRunning, BackfillUnknown, DeclarationInvalid, JobsError
 from ultimat3_jobs.inspection import backfill_texts, repair
 from ultimat3_jobs.inspection.backfills import PassPage, list_passes, pending
 from ultimat3_jobs.inspection.masking import printable
@@ -305,6 +305,7 @@ class BackfillAdmin(RepairingAdmin):
             "form": form,
             "refusal": refused and {"cause": printable(refused.cause), "fix": printable(refused.fix)},
             "hopeless": isinstance(refused, BackfillRunning),  # force helps against what has completed alone
+            "swept": isinstance(refused, BackfillApplied),
             "warnings": [printable(one) for one in warnings],
             "command": printable(backfill_command(backfill.name, "--write")),
             "look": printable(backfill_command(backfill.name)),

@@ -13,7 +13,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from ultimat3_jobs.backfills import checksum as checksums
 from ultimat3_jobs.backfills.definition import BackfillDefinition
 from ultimat3_jobs.backfills.gate import Facts
-from ultimat3_jobs.backfills.passes import completed_pass, live_passes, named
+from ultimat3_jobs.backfills.passes import completed_pass, live_passes, named, unfinished_pass
 from ultimat3_jobs.backfills.source import Rows
 from ultimat3_jobs.definition import JobDefinition
 from ultimat3_jobs.errors import BackfillMigrationPending
@@ -50,6 +50,7 @@ def read_facts(
         completed=completed_pass(found.names),
         checksum=checksum,
         alias=alias,
+        unfinished=unfinished_pass(found.names) if own_run is None and not live else None,
     )
 
 

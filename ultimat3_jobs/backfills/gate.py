@@ -21,6 +21,7 @@ from ultimat3_jobs.errors import (
     BackfillRunning,
     JobsError,
 )
+from ultimat3_jobs.text import command_line, counted
 
 if TYPE_CHECKING:
     from ultimat3_jobs.backfills.definition import BackfillDefinition
@@ -34,6 +35,18 @@ class CompletedPass:
     checksum: str
     """Of the declaration that swept; "" where it could not be worked out."""
     finished_at: datetime | None
+
+
+@dataclass(frozen=True)
+class UnfinishedPass:
+    """A pass that ended before it had gone through all of its rows."""
+
+    run_id: UUID
+    processed: int
+    """Rows whose pages have landed."""
+    cancelled: bool
+    may_go_on: bool
+    """Whether a retry of its job has rows before it."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +65,8 @@ class Facts:
     """Of the declaration in the running code; "" where it could not be worked out."""
     alias: str = DEFAULT_ALIAS
     """Of the database of the rows."""
+    unfinished: UnfinishedPass | None = None
+    """The newest pass, where it is that."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +154,22 @@ def _applied(definition: BackfillDefinition, facts: Facts, *, forced: bool) -> J
 
 
 def _warnings(definition: BackfillDefinition, facts: Facts) -> tuple[str, ...]:
+    return _unfinished(definition, facts) + _changed(definition, facts)
+
+
+def _unfinished(definition: BackfillDefinition, facts: Facts) -> tuple[str, ...]:
+    last = facts.unfinished
+    if last is None:
+        return ()
+    told = (
+        f"{'was cancelled' if last.cancelled else 'failed'} after {counted(last.processed, 'row')} (run {last.run_id})"
+    )
+    retry = command_line("jobs", "retry", str(last.run_id))
+    instead = f"; {retry} lets that one go on from its last page" if last.may_go_on else ""
+    return (f"the last pass of backfill {definition.name!r} {told}, and another begins with the first row{instead}",)
+
+
+def _changed(definition: BackfillDefinition, facts: Facts) -> tuple[str, ...]:
     swept = facts.completed
     if swept is None or not swept.checksum or not facts.checksum or swept.checksum == facts.checksum:
         return ()

@@ -10,13 +10,13 @@ from uuid import UUID
 from django.apps import apps
 
 from ultimat3_jobs.aliases import queue_alias
-from ultimat3_jobs.backfills.gate import CompletedPass
+from ultimat3_jobs.backfills.gate import CompletedPass, UnfinishedPass
 from ultimat3_jobs.backfills.pending import COMPLETED, Pass, PassStatus, pass_status
 from ultimat3_jobs.definition import JobDefinition
 from ultimat3_jobs.drivers.database import rows
 from ultimat3_jobs.errors import BackfillStalled, DeclarationInvalid, JobsError
 from ultimat3_jobs.sql import run
-from ultimat3_jobs.states import LIVE
+from ultimat3_jobs.states import LIVE, RETRYABLE, State
 from ultimat3_jobs.traces import class_name, message_of
 
 KEY = "pass"
@@ -105,6 +105,26 @@ def completed_pass(names: Sequence[str]) -> CompletedPass | None:
         .first()
     )
     return None if found is None else CompletedPass(*found)
+
+
+def unfinished_pass(names: Sequence[str]) -> UnfinishedPass | None:
+    """Return the newest pass under any of these names where it has landed pages and ended without completing.
+
+    None is live: whoever asks has looked.
+    """
+    alias = queue_alias()
+    ledger = _model("Backfill").objects.using(alias).filter(name__in=names).order_by("-created_at", "-run_id")
+    last = ledger.values_list("run_id", "outcome", "processed").first()
+    if last is None or last[1] == COMPLETED or not last[2]:
+        return None
+    job = _model("Job").objects.using(alias).filter(pk=last[0]).values_list("state", "error_class").first()
+    state, error_class = job or ("", "")
+    return UnfinishedPass(
+        run_id=last[0],
+        processed=last[2],
+        cancelled=state == State.CANCELLED,
+        may_go_on=state in RETRYABLE and not is_at_its_end(error_class),
+    )
 
 
 def read_passes(backfills: Iterable[Named]) -> list[Pass]:

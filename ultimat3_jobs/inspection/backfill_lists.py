@@ -54,7 +54,10 @@ def pending(found: Difference) -> str:
     for one, mend in _mends(found):
         why = [] if one.refusal is None else [f"    {_refused(one.refusal)}"]
         lines += [f"{printable(one.name)}  {one.status.value}", *why, f"    {printable(mend)}"]
-    return "\n".join(lines or ["nothing that is declared is unswept"])
+    live = [one for one in found.standings if one.status in (Status.RUNNING, Status.PAUSED)]
+    going_on = [f"{printable(one.name)}  {one.status.value}: its migration waits for its end" for one in live]
+    nothing = "nothing else keeps a deploy back" if live else "nothing that is declared is unswept"
+    return "\n".join([*(lines or [nothing]), *going_on])
 
 
 def pending_report(found: Difference) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ultimat3_jobs.backfills.commands import backfill_command
+from ultimat3_jobs.backfills.declared import declared_under
 from ultimat3_jobs.backfills.passes import is_at_its_end
 from ultimat3_jobs.backfills.pending import PassStatus
 from ultimat3_jobs.inspection.passes import PassReport
@@ -134,7 +135,9 @@ def commands(one: PassReport) -> list[tuple[str, str]]:
     """Return the command lines that mend or steer a pass, each with what it does; the most likely one first."""
     run_id = str(one.run_id)
     forced = ("--force",) if one.swept else ()
-    again = (backfill_command(one.name, "--write", *forced), "starts another pass, from the first row")
+    does = "sweeps all of it again" if one.status is PassStatus.COMPLETED else "starts another pass, from the first row"
+    # Of what no code declares any more, none can be started.
+    again = [(backfill_command(one.name, "--write", *forced), does)] if declared_under(one.name) else []
     match one.status:
         case PassStatus.PAUSED:
             return [
@@ -147,11 +150,9 @@ def commands(one: PassReport) -> list[tuple[str, str]]:
                 (command_line("jobs", "pace", run_id, "--rate", f"{one.row.rate or 1:g}"), "sets its pages a second"),
                 (command_line("jobs", "cancel", run_id), "stops it for good"),
             ]
-        case PassStatus.COMPLETED:
-            return [(again[0], "sweeps all of it again")]
         case PassStatus.FAILED if may_go_on(one):
-            return [(command_line("jobs", "retry", run_id), "lets it go on from its last page"), again]
-    return [again]
+            return [(command_line("jobs", "retry", run_id), "lets it go on from its last page"), *again]
+    return again
 
 
 def may_go_on(one: PassReport) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeGuard
 
+from ultimat3_jobs.backfills.declared import declared_under
 from ultimat3_jobs.inspection.masking import masked_match
 from ultimat3_jobs.inspection.steps import MAX_OUTPUT, RecordedStep
 from ultimat3_jobs.models import Job
@@ -51,7 +52,9 @@ def why_suspended(job: Job) -> str:
     if found is None:
         return f"It is parked: {reason}. It is looked at again at {instant(job.run_at)}."
     if not found.event:
-        return f"It is suspended: {reason}. It wakes at {instant(job.run_at)}; no worker is held until then."
+        # What a pass waits for may hold then, too.
+        then = "is looked at again" if declared_under(job.name) else "goes on"
+        return f"It is suspended: {reason}. It {then} at {instant(job.run_at)}; no worker is held until then."
     match = f" {found.match}" if found.match else ""
     end = f"until {instant(found.until)}" if found.until else "for as long as it takes"
     looks = f"looked at again every {found.poll:g} s, next" if found.poll else "looked at again"

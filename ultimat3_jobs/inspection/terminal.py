@@ -219,7 +219,7 @@ def _mending(commands: list[tuple[str, str]]) -> Iterator[str]:
 def _facts(facts: dict[str, str]) -> Iterator[str]:
     for name, value in facts.items():
         if value:
-            yield f"{name + ':':<13}{printable(value)}"
+            yield f"{name + ':':<14}{printable(value)}"
 
 
 def _block(title: str, text: str) -> Iterator[str]:

@@ -81,7 +81,11 @@ class Command(ReportingCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("backfill", nargs="?", type=storable, metavar="NAME", help="the backfill: a dry run of it")
         parser.add_argument("--list", action="store_true", help="list backfills and where they stand")
-        parser.add_argument("--pending", action="store_true", help="exit with 1 where anything declared is unswept")
+        parser.add_argument(
+            "--pending",
+            action="store_true",
+            help="exit with 1 where anything declared is neither swept nor being swept",
+        )
         parser.add_argument("--all", action="store_true", help="all that may start, in the order of their names")
         parser.add_argument("--write", action="store_true", help="with a name or --all: start, for a worker to sweep")
         parser.add_argument("--force", action="store_true", help="with --write: sweep again what has been swept")
@@ -126,6 +130,8 @@ class Command(ReportingCommand):
 
     def _list(self, options: dict[str, Any]) -> None:
         found = list_backfills(options["name_is"] or "", options["status"] or "", options["limit"] or LISTED)
+        if options["name_is"] and not found and not options["status"]:
+            find_backfill(options["name_is"])  # which says what may be meant
         if options["json"]:
             self.print_json({"backfills": backfill_lists.backfills_report(found)})
         else:
