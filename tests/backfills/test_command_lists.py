@@ -108,7 +108,8 @@ def test_the_commands_that_let_a_deploy_go_on_can_be_run(several: None) -> None:
         call_command(*shlex.split(line)[2:])
     run_due()
 
-    assert run("--pending") == "nothing that is declared is unswept\n"
+    told = run("--pending")  # one may still wait for the table
+    assert told.startswith("nothing "), told
     assert as_json("--pending")["pending"] == []
 
 

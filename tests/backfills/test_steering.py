@@ -160,7 +160,7 @@ def test_show_tells_the_pass_of_a_job(started: UUID) -> None:
 
     text = jobs("show", started)
 
-    assert "backfill:    t.backfill" in text
+    assert "backfill:     t.backfill" in text
     assert "by manage.py jobs: too\\x1b[31m red" in text
     assert f"python manage.py jobs resume {started}" in text
     told = answered("show", started)["pass"]
