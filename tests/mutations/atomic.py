@@ -11,6 +11,7 @@ STATEMENTS = "ultimat3_jobs/statements.py"
 EXECUTE = "ultimat3_jobs/worker/execute.py"
 LOOP = "ultimat3_jobs/worker/loop.py"
 IN_ATOMIC = "tests/worker/test_atomic.py"
+PASSES = "tests/backfills/test_passes.py"
 TRIAL = "ultimat3_jobs/backfills/trial.py"
 TRIED = "tests/backfills/test_command_try.py"
 SAID = "tests/test_statements.py"
@@ -231,6 +232,32 @@ MUTATIONS: tuple[Mutation, ...] = (
         new="READ_AT_ONCE = 1_000\n",
         test=f"{TRIED}::test_as_many_rows_as_may_be_asked_for_are_tried_whatever_their_key",
         vendors=SQLITE,
+    ),
+    *(
+        Mutation(guard=f"ledger: {guard}", file=file, old=old, new=new, test=f"{PASSES}::{test}", vendors=BOTH)
+        for guard, file, old, new, test in (
+            (
+                "a row that is gone is opened anew with the next page",
+                "ultimat3_jobs/backfills/pages.py",
+                "        if not ledger.tell_progress(self._run.run_id, cursor):\n",
+                "        if ledger.tell_progress(self._run.run_id, cursor) is None:\n",
+                "test_a_row_of_the_ledger_that_was_deleted_under_its_pass_is_opened_anew[the first page-True]",
+            ),
+            (
+                "a pass that completes is in it",
+                "ultimat3_jobs/backfills/sweep.py",
+                "            if not ledger.complete_pass(self._run.run_id, finished):\n",
+                "            if ledger.complete_pass(self._run.run_id, finished) is None:\n",
+                "test_a_row_of_the_ledger_that_was_deleted_under_its_pass_is_opened_anew[the count-True]",
+            ),
+            (
+                "a row that is opened for a pass that has begun says how far it is",
+                "ultimat3_jobs/backfills/sweep.py",
+                "        if self._open_row() and cursor is not None:",
+                "        if self._open_row() and False:",
+                "test_a_row_of_the_ledger_that_was_deleted_between_two_attempts_is_opened_as_far_as_the_pass_is",
+            ),
+        )
     ),
     Mutation(
         guard="atomic: a block that is left open does not pass for the end of the transaction",
