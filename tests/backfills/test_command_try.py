@@ -16,7 +16,7 @@ from tests.app.models import Cell, Effect, Item, Organization, Place, Restaurant
 from tests.backfills.commanding import as_json, refused, run
 from tests.backfills.sweeping import declare, handled
 from tests.declaring import written
-from tests.worker.test_atomic import PAST_DJANGO
+from tests.worker.test_atomic import PAST_DJANGO, close
 from tests.working import declare as declare_job
 from tests.working import run_due
 from ultimat3_jobs import current_tenant
@@ -231,7 +231,7 @@ def test_of_a_connection_that_was_closed_nothing_is_promised() -> None:
 
     def work(run: Any, rows: list[Item]) -> None:
         by_save(run, rows)
-        connection.close()
+        close()
 
     declare(work, Item)
 
