@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from django.db import connections, transaction
@@ -20,6 +19,8 @@ from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.errors import StepNotAtomic, TransactionBroken
 from ultimat3_jobs.forks import leave_if_forked
 from ultimat3_jobs.logs import emit
+from ultimat3_jobs.marks import IDLE, IN_ERROR, Mark, mark
+from ultimat3_jobs.statements import ends_the_transaction, only_reads
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -27,18 +28,6 @@ if TYPE_CHECKING:
     from ultimat3_jobs.drivers import Driver
     from ultimat3_jobs.records import ClaimedJob
     from ultimat3_jobs.vitals import Vitals
-
-# What ends a transaction, as a statement of its own or as the last of several. A savepoint is the body's own affair.
-_ENDS_THE_TRANSACTION = re.compile(
-    r"\A(?:\s|;|/\*.*?\*/|--[^\n]*\n)*"
-    r"(?:COMMIT\b|END\b|ABORT\b|PREPARE\s+TRANSACTION\b|ROLLBACK\b(?!\s+(?:(?:WORK|TRANSACTION)\s+)?TO\b))"
-    r"|;\s*(?:COMMIT|ABORT|ROLLBACK)(?:\s+(?:WORK|TRANSACTION))?(?:\s+AND\s+(?:NO\s+)?CHAIN)?\s*(?:;|\Z)",
-    re.IGNORECASE | re.DOTALL,
-)
-_READS = re.compile(
-    r"\A(?:\s|\(|/\*.*?\*/|--[^\n]*\n)*(?:SELECT|VALUES|TABLE|SHOW|EXPLAIN|PRAGMA|SET|BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE)\b",
-    re.IGNORECASE | re.DOTALL,
-)
 
 
 class FencedTransaction:
@@ -78,7 +67,7 @@ class FencedTransaction:
         self._ask = is_committed
         self._on = alias
         self._alias, self._depth = "", 0
-        self._session: object = None
+        self._mark: Mark
         self.landed = self.replaced = False
 
     @contextmanager
@@ -127,10 +116,15 @@ class FencedTransaction:
             TransactionBroken: where the transaction is not as it was opened.
         """
         connection = connections[self._alias]
+        if self._mark.is_over():
+            raise self._ended()
         if not connection.in_atomic_block or len(connection.atomic_blocks) != self._depth:
             raise self._broken("left a transaction.atomic() block open, or closed one that is not its own")
-        self.landed = fence()
-        return self.landed
+        is_marked, landed = self._mark.holds_with(fence)
+        if not is_marked:
+            raise self._ended()
+        self.landed = landed
+        return landed
 
     def is_sound(self) -> bool:
         """Whether what was written in the transaction so far will commit, where no statement of its own is its fence.
@@ -138,7 +132,11 @@ class FencedTransaction:
         After an error that was caught inside it, a commit rolls back and says nothing of it.
         """
         connection = connections[self._alias]
-        return connection.connection is self._session and not connection.needs_rollback and connection.is_usable()
+        if connection.connection is not self._mark.session or connection.needs_rollback:
+            return False
+        if connection.vendor == "postgresql":
+            return int(connection.connection.info.transaction_status) != IN_ERROR
+        return connection.is_usable()
 
     @contextmanager
     def _seen(self, in_queue: bool) -> Iterator[None]:
@@ -156,9 +154,15 @@ class FencedTransaction:
     def _kept_whole(self, alias: str) -> Iterator[None]:
         """Keep the body from ending the transaction: what it wrote would be there without the fence, or the reverse."""
         connection = connections[alias]
-        self._alias, self._depth, self._session = alias, len(connection.atomic_blocks), connection.connection
+        self._alias, self._depth, self._mark = alias, len(connection.atomic_blocks), mark(connection)
         with kept_whole(alias, refuse=self._ends_it):
-            yield
+            try:
+                yield
+            except BaseException as error:
+                with suppress(Exception):  # an exception can refuse even this
+                    if not isinstance(error, TransactionBroken) and self._mark.is_over():
+                        error.add_note(f"{self._owner} had ended its transaction: what it committed stays written")
+                raise
 
     def _ends_it(self) -> TransactionBroken:
         return self._broken("would end the transaction that it shares with its fence, by a statement of its own")
@@ -175,6 +179,13 @@ class FencedTransaction:
             fix="with transaction.atomic(): ...  # a part that can be undone by itself; or leave atomic=True out",
         )
 
+    def _ended(self) -> TransactionBroken:
+        return TransactionBroken(
+            f"{self._owner} ended the transaction that it shares with its fence, past Django; what it committed so "
+            "stays written, and is written again where it runs again",
+            fix="with transaction.atomic(): ...  # a part that can be undone by itself; or leave atomic=True out",
+        )
+
     def _is_committed(self, alias: str) -> bool:
         """Whether the transaction is there. Where that cannot be learnt, whatever is fenced and follows decides."""
         try:
@@ -182,7 +193,7 @@ class FencedTransaction:
             if not connection.is_usable():
                 connection.close()
             # Not what is usable tells: a failed commit closes the connection, and Django has opened another by now.
-            self.replaced = connection.connection is not self._session
+            self.replaced = connection.connection is not self._mark.session
             return self._ask()
         except Exception:
             return False
@@ -200,7 +211,7 @@ def kept_whole(alias: str, *, refuse: Callable[[], Exception]) -> Iterator[None]
     depth = len(connection.atomic_blocks)
 
     def watch(execute: Any, sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
-        if _ENDS_THE_TRANSACTION.search(_text(sql)):
+        if ends_the_transaction(sql, nested=connection.vendor == "postgresql"):
             raise refuse()
         return execute(sql, params, many, context)
 
@@ -224,8 +235,9 @@ def written_alone(alias: str, *, refuse: Callable[[str], Exception]) -> Iterator
     """
 
     def watch(execute: Any, sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
-        if not _READS.match(_text(sql)):
-            raise refuse(context["connection"].alias)
+        other = context["connection"]
+        if not only_reads(sql, nested=other.vendor == "postgresql"):
+            raise refuse(other.alias)
         return execute(sql, params, many, context)
 
     with ExitStack() as watched:
@@ -260,9 +272,5 @@ def in_raw_transaction(connection: BaseDatabaseWrapper) -> bool:
     if connection.vendor == "sqlite":
         return bool(connection.connection.in_transaction)
     if connection.vendor == "postgresql":
-        return int(connection.connection.info.transaction_status) != 0
+        return int(connection.connection.info.transaction_status) != IDLE
     return False
-
-
-def _text(sql: Any) -> str:
-    return str(sql.as_string(None)) if hasattr(sql, "as_string") else str(sql)

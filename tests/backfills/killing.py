@@ -97,9 +97,10 @@ def work(point: str, pages: str, number: str, *options: str) -> None:
     counted = totals_of.count_rows  # type: ignore[attr-defined]
     at = threading.local()
 
-    def telling(*given: Any) -> None:
-        told(*given)
+    def telling(*given: Any) -> bool:
+        has_row = told(*given)
         killer.reach("told")
+        return has_row
 
     def moving(*given: Any) -> bool:
         landed = moved(*given)
@@ -123,7 +124,7 @@ def work(point: str, pages: str, number: str, *options: str) -> None:
         return found
 
     totals_of.count_rows = counting  # type: ignore[attr-defined]
-    ledger.tell_progress, DatabaseDriver.checkpoint = telling, moving  # type: ignore[assignment, method-assign]
+    ledger.tell_progress, DatabaseDriver.checkpoint = telling, moving  # type: ignore[method-assign]
     BaseDatabaseWrapper._commit, Turns.await_next = committing, waiting  # type: ignore[method-assign]
     declare_sweep(atomic=bool(int(atomic)), lock=bool(int(lock)), rate=float(rate))
     print("works", os.getpid(), file=sys.stderr, flush=True)

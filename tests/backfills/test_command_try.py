@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -15,9 +16,11 @@ from tests.app.models import Cell, Effect, Item, Organization, Place, Restaurant
 from tests.backfills.commanding import as_json, refused, run
 from tests.backfills.sweeping import declare, handled
 from tests.declaring import written
+from tests.worker.test_atomic import PAST_DJANGO, close
 from tests.working import declare as declare_job
 from tests.working import run_due
 from ultimat3_jobs import current_tenant
+from ultimat3_jobs.management.commands.backfill import MOST_TRIED
 from ultimat3_jobs.models import Backfill as Ledger
 
 pytestmark = pytest.mark.usefixtures("queue", "nothing_declared")
@@ -196,6 +199,108 @@ def test_a_handler_that_ends_the_transaction_is_refused(words: str) -> None:
 
     assert error["code"] == "X_TRANSACTION_BROKEN"
     assert {one["note"] for one in items()} == {""}
+
+
+@pytest.mark.parametrize("then", [None, LookupError, SystemExit, "an error of the database", "a block left open"])
+@pytest.mark.parametrize("end", PAST_DJANGO, ids=lambda one: one.__name__)
+def test_a_handler_that_ends_the_transaction_past_django_is_told_aloud(end: Callable[[], None], then: Any) -> None:
+    make_items(3)
+
+    def work(run: Any, rows: list[Item]) -> None:
+        by_save(run, rows)
+        end()
+        if isinstance(then, type):
+            raise then
+        if then == "an error of the database":
+            connection.connection.cursor().execute("SELECT no_such_column")
+        if then == "a block left open":
+            transaction.atomic().__enter__()
+
+    declare(work, Item)
+
+    error = as_json("t.backfill", "--try", 3, status=1)["error"]
+
+    assert error["code"] == "X_TRANSACTION_BROKEN"
+    assert "ROWS WERE CHANGED" in error["cause"]
+    assert not connection.in_atomic_block
+    Effect.objects.all().delete()
+
+
+def test_of_a_connection_that_was_closed_nothing_is_promised() -> None:
+    make_items(3)
+
+    def work(run: Any, rows: list[Item]) -> None:
+        by_save(run, rows)
+        close()
+
+    declare(work, Item)
+
+    error = as_json("t.backfill", "--try", 3, status=1)["error"]
+
+    assert "nothing tells whether its handler had committed" in error["cause"]
+    assert {one["note"] for one in items()} == {""}
+
+
+class Interrupted(KeyboardInterrupt):
+    """Raised by a handler, and by no person."""
+
+
+@pytest.mark.parametrize("kind", [SystemExit, Interrupted, GeneratorExit])
+def test_what_would_end_the_command_is_a_failure_of_the_handler(kind: type[BaseException]) -> None:
+    make_items(3)
+
+    def work(run: Any, rows: list[Item]) -> None:
+        by_save(run, rows)
+        raise kind(7)
+
+    declare(work, Item)
+
+    told, why = refused("t.backfill", "--try", 3)
+
+    assert "the handler raised, and what it wrote was rolled back" in told
+    assert why.startswith(f"{kind.__name__}: 7 (")
+    assert {one["note"] for one in items()} == {""}
+
+
+@pytest.mark.parametrize("status", [0, 5])
+def test_the_child_of_a_handler_that_forks_is_no_second_command(status: int) -> None:
+    make_items(3)
+    seen: list[int] = []
+
+    def work(run: Any, rows: list[Item]) -> None:
+        child = os.fork()
+        if child == 0:
+            if status:
+                raise SystemExit(status)
+            return
+        seen.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    declare(work, Item)
+
+    run("t.backfill", "--try", 3)
+
+    assert seen == [status]
+
+
+def test_ctrl_c_ends_the_command() -> None:
+    make_items(3)
+
+    def work(run: Any, rows: list[Item]) -> None:
+        by_save(run, rows)
+        raise KeyboardInterrupt
+
+    declare(work, Item)
+
+    with pytest.raises(KeyboardInterrupt):
+        run("t.backfill", "--try", 3)
+    assert {one["note"] for one in items()} == {""}
+
+
+def test_as_many_rows_as_may_be_asked_for_are_tried_whatever_their_key() -> None:
+    Cell.objects.bulk_create(Cell(sheet="s", place=n) for n in range(MOST_TRIED))
+    declare(None, Cell, source=lambda: Cell.objects.filter(handled=0))
+
+    assert len(as_json("t.backfill", "--try", MOST_TRIED)["trial"]["rows"]) == MOST_TRIED
 
 
 def test_work_that_is_enqueued_is_rolled_back_and_hooks_do_not_run() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.app.models import Effect, Item, Organization
 from tests.backfills.sweeping import declare, handled, ledger, sweep
 from tests.backfills.test_rows import add_one, again, make_items
 from tests.declaring import error_of
+from tests.worker.test_atomic import PAST_DJANGO
 from tests.working import declare as declare_job
 from tests.working import history, row, run_due
 from ultimat3_jobs import Retry, Run
@@ -150,6 +152,49 @@ def test_whatever_a_handler_does_its_page_is_undone_and_the_pass_stands_where_it
     run_due()
     assert (row(failed.pk).state, handled(Item), pages) == ("done", {1: 12}, [5, 5, 5, 2])
     Organization.objects.all().delete()
+
+
+def test_a_page_that_hides_an_error_of_the_database_says_why_it_cannot_commit() -> None:
+    make_items(5)
+
+    failed = sweep(declare(catch_an_error_behind_django, Item, atomic=False, retry=ONCE))
+
+    assert "caught an error of the database, and its transaction cannot commit" in failed.last_error
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+@pytest.mark.parametrize("end", PAST_DJANGO, ids=lambda one: one.__name__)
+def test_a_handler_that_ends_the_transaction_past_django_has_failed_and_what_it_committed_is_told(
+    end: Callable[[], None], atomic: bool
+) -> None:
+    make_items(12)
+    pages: list[int] = []
+
+    def handler(run: Run, rows: list[Item]) -> None:
+        pages.append(len(rows))
+        add_one(rows)
+        if len(pages) == 2:
+            end()
+
+    failed = sweep(declare(handler, Item, batch=5, atomic=atomic, retry=ONCE))
+
+    assert (failed.state, failed.error_class) == ("dead", "ultimat3_jobs.errors.TransactionBroken")
+    assert "what it committed so stays written" in failed.last_error
+    assert (JobStep.objects.get().output["handled"], ledger(failed).processed) == (5, 5)
+
+
+def test_a_handler_that_raises_behind_its_own_commit_is_told_so() -> None:
+    make_items(5)
+
+    def handler(run: Run, rows: list[Item]) -> None:
+        add_one(rows)
+        connection.connection.commit()
+        raise LookupError("no such thing")
+
+    failed = sweep(declare(handler, Item, retry=ONCE))
+
+    assert (failed.error_class, handled(Item)) == ("LookupError", {1: 5})
+    assert "had ended its transaction: what it committed stays written" in failed.last_error
 
 
 def test_hooks_of_a_page_run_once_for_each_that_landed_and_cannot_undo_it() -> None:

@@ -42,6 +42,60 @@ def test_a_completed_backfill_is_not_swept_again_unless_forced() -> None:
     assert ledger(second).outcome == "completed"
 
 
+def told(row_of: Ledger) -> dict[str, Any]:
+    """What the ledger says of a pass, but for whose it is and when."""
+    values = Ledger.objects.filter(pk=row_of.pk).values().get()
+    return {name: value for name, value in values.items() if name != "run_id" and not name.endswith("_at")}
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+@pytest.mark.parametrize("at", ["the first page", "the last page", "the count"])
+def test_a_row_of_the_ledger_that_was_deleted_under_its_pass_is_opened_anew(at: str, atomic: bool) -> None:
+    calls: list[str] = []
+    there: list[bool] = []
+
+    def reach(here: str) -> None:
+        calls.append(here)
+        if len(calls) > 5 and here == at:
+            Ledger.objects.all().delete()
+
+    def work(run: Any, rows: list[Item]) -> None:
+        there.append(Ledger.objects.exists())
+        reach({0: "the first page", 3: "the last page"}.get(rows[0].number, "between"))
+        Item.objects.filter(pk__in=[one.pk for one in rows]).update(handled=F("handled") + 1)
+
+    def count() -> int:
+        reach("the count")
+        return 0
+
+    backfill = declare(work, Item, batch=1, atomic=atomic, count=count)
+    undisturbed = told(ledger(sweep(backfill)))
+    started = backfill.enqueue(forced=True)
+    run_due()
+
+    assert (row(started).state, there) == ("done", [True] * 8)
+    assert told(ledger(row(started))) == {**undisturbed, "forced": True}
+    assert undisturbed["outcome"] == "completed"
+
+
+def test_a_row_of_the_ledger_that_was_deleted_between_two_attempts_is_opened_as_far_as_the_pass_is() -> None:
+    seen: list[dict[str, Any]] = []
+
+    def work(run: Any, rows: list[Item]) -> None:
+        seen.append(told(Ledger.objects.get()))
+        if len(seen) == 2:
+            raise LookupError("on purpose")
+
+    dead = sweep(declare(work, Item, batch=1, retry=Retry(attempts=1)))
+    Ledger.objects.all().delete()
+    get_driver().retry([dead.pk])
+    run_due()
+
+    assert row(dead.pk).state == "done"
+    assert seen[2] == seen[1]
+    assert seen[2]["processed"] == 1
+
+
 def test_a_pass_that_comes_too_late_sweeps_nothing_and_is_no_failure() -> None:
     backfill = declare(None, Item)
     with transaction.atomic():

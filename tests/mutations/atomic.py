@@ -6,9 +6,15 @@ from tests.mutations.mutation import BOTH, POSTGRESQL, SQLITE, Mutation
 
 ATOMIC = "ultimat3_jobs/worker/atomic.py"
 FENCED = "ultimat3_jobs/transactions.py"
+MARKS = "ultimat3_jobs/marks.py"
+STATEMENTS = "ultimat3_jobs/statements.py"
 EXECUTE = "ultimat3_jobs/worker/execute.py"
 LOOP = "ultimat3_jobs/worker/loop.py"
 IN_ATOMIC = "tests/worker/test_atomic.py"
+PASSES = "tests/backfills/test_passes.py"
+TRIAL = "ultimat3_jobs/backfills/trial.py"
+TRIED = "tests/backfills/test_command_try.py"
+SAID = "tests/test_statements.py"
 IN_LOOP = "tests/worker/test_loop.py"
 LAPSES = "tests/drivers/test_database.py::TestLapses"
 
@@ -24,32 +30,234 @@ MUTATIONS: tuple[Mutation, ...] = (
         file=FENCED,
         old="            with self._seen(alias == queue), transaction.atomic(using=alias, durable=True):",
         new="            if True:",
-        test=f"{IN_ATOMIC}::test_a_body_that_raises_leaves_nothing",
+        test=f"{IN_ATOMIC}::test_what_a_body_writes_and_its_result_are_there_together",
         vendors=SQLITE,
     ),
     Mutation(
         guard="atomic: the body cannot end the transaction",
         file=FENCED,
-        old="        if _ENDS_THE_TRANSACTION.search(_text(sql)):",
+        old='        if ends_the_transaction(sql, nested=connection.vendor == "postgresql"):',
         new="        if False:",
         test=f"{IN_ATOMIC}::test_a_body_cannot_end_the_transaction_of_its_ack[COMMIT]",
         vendors=SQLITE,
     ),
     Mutation(
         guard="atomic: savepoints are the body's own affair",
-        file=FENCED,
-        old=r"ROLLBACK\b(?!\s+(?:(?:WORK|TRANSACTION)\s+)?TO\b))",
-        new=r"ROLLBACK\b)",
+        file=STATEMENTS,
+        old='[:1] != ["TO"]',
+        new='[:1] != ["FROM"]',
         test=f"{IN_ATOMIC}::test_savepoints_are_the_affair_of_an_atomic_body",
         vendors=SQLITE,
     ),
     Mutation(
         guard="atomic: a statement in the middle of several ends no transaction",
-        file=FENCED,
-        old=r"(?:\s+AND\s+(?:NO\s+)?CHAIN)?\s*(?:;|\Z)",
-        new=r"\s*;?\Z",
+        file=STATEMENTS,
+        old='        elif found["end"]:\n            yield ";"\n',
+        new='        elif found["end"]:\n            return\n',
         test=f"{IN_ATOMIC}::test_a_body_cannot_end_the_transaction_of_its_ack[SELECT 1; COMMIT; BEGIN]",
         vendors=SQLITE,
+    ),
+    *(
+        Mutation(guard=f"atomic: {guard}", file=STATEMENTS, old=old, new=new, test=f"{SAID}::{test}", vendors=SQLITE)
+        for guard, old, new, test in (
+            (
+                "what a dollar-quoted body holds is no statement",
+                '        elif found["dollars"]:\n',
+                "        elif False:\n",
+                "test_what_only_holds_the_words",
+            ),
+            (
+                "what a literal holds is no statement",
+                "|'[^']*'|",
+                "|",
+                "test_what_only_holds_the_words",
+            ),
+            (
+                "the END of a trigger's body is its own",
+                "        within = within or (",
+                "        within = False and (",
+                "test_what_only_holds_the_words",
+            ),
+            (
+                "comments nest on PostgreSQL",
+                "        elif nested:\n",
+                "        elif False:\n",
+                "test_comments_nest_on_postgresql_alone",
+            ),
+            ("bytes are text", "    if isinstance(sql, bytes):\n", "    if False:\n", "test_what_ends_the_transaction"),
+            (
+                "each of several statements must read",
+                "    return all(words[0] in _READING for",
+                "    return any(words[0] in _READING for",
+                "test_a_string_reads_where_each_of_its_statements_does",
+            ),
+        )
+    ),
+    *(
+        Mutation(
+            guard=f"atomic: an end past Django, {guard}",
+            file=file,
+            old=old,
+            new=new,
+            test=f"{IN_ATOMIC}::test_a_body_that_ends_the_transaction_past_django_has_failed[{end}]",
+            vendors=vendors,
+        )
+        for guard, file, old, new, end, vendors in (
+            (
+                "is seen by the mark",
+                FENCED,
+                "        if not is_marked:\n",
+                "        if False:\n",
+                "commit_in_a_script",
+                BOTH,
+            ),
+            (
+                "is seen by the setting that ended with it",
+                MARKS,
+                "        return not seen or seen[0] == (self._token,), landed\n",
+                "        return True, landed\n",
+                "commit_and_go_on",
+                POSTGRESQL,
+            ),
+            (
+                "is seen by the savepoint that ended with it",
+                MARKS,
+                "not self._there(self._connection.ops.savepoint_commit_sql)",
+                "False",
+                "commit_in_a_script",
+                SQLITE,
+            ),
+            (
+                "is told by the driver",
+                MARKS,
+                "                return not self.session.in_transaction\n",
+                "                return False\n",
+                "end_the_block",
+                SQLITE,
+            ),
+            (
+                "on a connection that was opened anew",
+                MARKS,
+                "        return session is not None and session is not self.session\n",
+                "        return False\n",
+                "open_another",
+                SQLITE,
+            ),
+            (
+                "is told before blocks are counted",
+                FENCED,
+                "        if self._mark.is_over():\n            raise",
+                "        if False:\n            raise",
+                "end_the_block",
+                BOTH,
+            ),
+        )
+    ),
+    Mutation(
+        guard="atomic: whether the transaction is the same is asked in the fence's round trip",
+        file=MARKS,
+        old="            if seen or many or",
+        new="            if True or many or",
+        test=f"{IN_ATOMIC}::test_that_the_transaction_is_the_same_is_asked_with_the_first_statement_of_its_fence",
+        vendors=POSTGRESQL,
+    ),
+    Mutation(
+        guard="atomic: a fence without a statement asks by itself",
+        file=MARKS,
+        old="        if landed and not seen:\n",
+        new="        if False:\n",
+        test=f"{IN_ATOMIC}::test_that_the_transaction_is_the_same_is_asked_with_the_first_statement_of_its_fence",
+        vendors=POSTGRESQL,
+    ),
+    Mutation(
+        guard="atomic: the mark takes no snapshot",
+        file=MARKS,
+        old="""f"SET LOCAL {_SETTING} = '{self._token}'\"""",
+        new="""f"SELECT set_config('{_SETTING}', '{self._token}', true)\"""",
+        test=f"{IN_ATOMIC}::test_a_body_chooses_its_level_of_isolation",
+        vendors=POSTGRESQL,
+    ),
+    Mutation(
+        guard="atomic: who raises behind its own commit is told so",
+        file=FENCED,
+        old="not isinstance(error, TransactionBroken) and self._mark.is_over()",
+        new="False",
+        test="tests/backfills/test_handlers.py::test_a_handler_that_raises_behind_its_own_commit_is_told_so",
+        vendors=BOTH,
+    ),
+    Mutation(
+        guard="try: an end past Django is told aloud",
+        file=TRIAL,
+        old="        if not undone:\n",
+        new="        if False:\n",
+        test=f"{TRIED}::test_a_handler_that_ends_the_transaction_past_django_is_told_aloud",
+        vendors=BOTH,
+    ),
+    Mutation(
+        guard="try: of a connection that was closed nothing is promised",
+        file=TRIAL,
+        old="        except DatabaseError as error:\n            raise _lost",
+        new="        except ZeroDivisionError as error:\n            raise _lost",
+        test=f"{TRIED}::test_of_a_connection_that_was_closed_nothing_is_promised",
+        vendors=BOTH,
+    ),
+    Mutation(
+        guard="try: SystemExit is a failure of the handler",
+        file=TRIAL,
+        old="    except BaseException as error:  # SystemExit too",
+        new="    except Exception as error:  # SystemExit too",
+        test=f"{TRIED}::test_what_would_end_the_command_is_a_failure_of_the_handler",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="try: Ctrl-C is none",
+        file=TRIAL,
+        old="        if type(error) is KeyboardInterrupt:",
+        new="        if False:",
+        test=f"{TRIED}::test_ctrl_c_ends_the_command",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="try: the child of a handler that forks ends",
+        file=TRIAL,
+        old="            leave_if_forked(process)\n",
+        new="",
+        test=f"{TRIED}::test_the_child_of_a_handler_that_forks_is_no_second_command[0]",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="try: rows are read again a few at a time",
+        file=TRIAL,
+        old="READ_AT_ONCE = 100\n",
+        new="READ_AT_ONCE = 1_000\n",
+        test=f"{TRIED}::test_as_many_rows_as_may_be_asked_for_are_tried_whatever_their_key",
+        vendors=SQLITE,
+    ),
+    *(
+        Mutation(guard=f"ledger: {guard}", file=file, old=old, new=new, test=f"{PASSES}::{test}", vendors=BOTH)
+        for guard, file, old, new, test in (
+            (
+                "a row that is gone is opened anew with the next page",
+                "ultimat3_jobs/backfills/pages.py",
+                "        if not ledger.tell_progress(self._run.run_id, cursor):\n",
+                "        if ledger.tell_progress(self._run.run_id, cursor) is None:\n",
+                "test_a_row_of_the_ledger_that_was_deleted_under_its_pass_is_opened_anew[the first page-True]",
+            ),
+            (
+                "a pass that completes is in it",
+                "ultimat3_jobs/backfills/sweep.py",
+                "            if not ledger.complete_pass(self._run.run_id, finished):\n",
+                "            if ledger.complete_pass(self._run.run_id, finished) is None:\n",
+                "test_a_row_of_the_ledger_that_was_deleted_under_its_pass_is_opened_anew[the count-True]",
+            ),
+            (
+                "a row that is opened for a pass that has begun says how far it is",
+                "ultimat3_jobs/backfills/sweep.py",
+                "        if self._open_row() and cursor is not None:",
+                "        if self._open_row() and False:",
+                "test_a_row_of_the_ledger_that_was_deleted_between_two_attempts_is_opened_as_far_as_the_pass_is",
+            ),
+        )
     ),
     Mutation(
         guard="atomic: a block that is left open does not pass for the end of the transaction",

@@ -72,7 +72,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "proving: a connection that Django opened anew is another one",
         FENCED,
-        "            self.replaced = connection.connection is not self._session\n",
+        "            self.replaced = connection.connection is not self._mark.session\n",
         "            self.replaced = connection.connection is None\n",
         f"{FAULTS}test_a_connection_that_is_cut_at_the_commit_of_a_step_costs_no_attempt_and_no_second_call",
         POSTGRESQL,
@@ -88,7 +88,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "proving: an atomic step writes to one database",
         FENCED,
-        "        if not _READS.match(_text(sql)):\n",
+        '        if not only_reads(sql, nested=other.vendor == "postgresql"):\n',
         "        if False:\n",
         f"{FAULTS}test_an_atomic_step_writes_to_no_other_database",
         SQLITE,

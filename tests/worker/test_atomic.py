@@ -5,23 +5,25 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import IntegrityError, OperationalError, connection, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.test.utils import CaptureQueriesContext
 
 from tests.app.models import Effect, Organization
 from tests.conftest import InThreads
 from tests.processes import wait_for
 from tests.working import age, declare, history, row, run_due, working
-from ultimat3_jobs import NO_TENANT, Aborted, AsyncRun, Retry, Run, job
+from ultimat3_jobs import NO_TENANT, Aborted, AsyncRun, Retry, Run, job, marks
 from ultimat3_jobs.drivers import Capability, get_driver
 from ultimat3_jobs.drivers.database.driver import DatabaseDriver
 from ultimat3_jobs.errors import DeclarationInvalid, JobsError
 from ultimat3_jobs.models import Job as JobRow
-from ultimat3_jobs.models import OutboxEntry
+from ultimat3_jobs.models import JobStep, OutboxEntry
 from ultimat3_jobs.records import Ack, QueueSelection
 from ultimat3_jobs.worker import atomic, loop
 from ultimat3_jobs.worker.inflight import ActiveRun, Inflight
@@ -80,6 +82,9 @@ def test_what_a_body_writes_and_its_result_are_there_together() -> None:
         "SELECT 1; COMMIT;",
         "SELECT 1; COMMIT; BEGIN",
         "SELECT 1; commit and chain",
+        "SELECT 1; END",
+        "SELECT 1; COMMIT -- done",
+        "SELECT '--';\n/* ; */ Rollback;;",
     ],
 )
 def test_a_body_cannot_end_the_transaction_of_its_ack(statement: str) -> None:
@@ -114,6 +119,103 @@ def test_savepoints_are_the_affair_of_an_atomic_body() -> None:
     run_due()
 
     assert (row(queued).state, written()) == ("done", 1)
+
+
+def commit_in_a_script() -> None:
+    """End the transaction past Django, with the driver's own cursor, and begin another one."""
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            cursor.executescript("SELECT 1; BEGIN")  # it commits before it begins
+        else:
+            cursor.cursor.execute("COMMIT; BEGIN")
+
+
+def commit_by_the_driver() -> None:
+    connection.connection.commit()
+
+
+def commit_and_go_on() -> None:
+    connection.connection.commit()
+    Effect.objects.create(label="later")
+
+
+def end_the_block() -> None:
+    connection.atomic_blocks[-1].__exit__(None, None, None)
+
+
+def close() -> None:
+    """Close the connection in the middle of its transaction, which is undone."""
+    if connection.vendor == "sqlite":
+        connection.connection.rollback()  # which the close puts off, as long as anybody still has a cursor
+    connection.close()
+
+
+def open_another() -> None:
+    close()
+    connection.connect()
+    Effect.objects.create(label="written")
+
+
+PAST_DJANGO = [commit_in_a_script, commit_by_the_driver, commit_and_go_on, end_the_block, open_another]
+
+
+@pytest.mark.parametrize("end", PAST_DJANGO, ids=lambda one: one.__name__)
+def test_a_body_that_ends_the_transaction_past_django_has_failed(end: Callable[[], None]) -> None:
+    def body(run: Run, n: int) -> None:
+        write(run, n)
+        end()
+
+    queued = declare(body, atomic=True, retry=ONCE).enqueue(1)
+    run_due()
+
+    assert (row(queued).state, row(queued).error_class) == ("dead", "ultimat3_jobs.errors.TransactionBroken")
+    assert "what it committed so stays written" in row(queued).last_error
+    assert written() == 1
+
+
+@pytest.mark.parametrize("end", PAST_DJANGO, ids=lambda one: one.__name__)
+def test_a_step_that_ends_the_transaction_past_django_is_not_recorded(end: Callable[[], None]) -> None:
+    def step() -> None:
+        Effect.objects.create(label="written")
+        end()
+
+    queued = declare(lambda run, n: run.step("s", step, atomic=True), retry=ONCE).enqueue(1)
+    run_due()
+
+    assert (row(queued).state, row(queued).error_class) == ("dead", "ultimat3_jobs.errors.TransactionBroken")
+    assert not JobStep.objects.exists()
+
+
+@pytest.mark.postgresql_only(reason="SQLite has no levels of isolation to choose from")
+def test_a_body_chooses_its_level_of_isolation() -> None:
+    def body(run: Run, n: int) -> str:
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+            cursor.execute("SHOW transaction_isolation")
+            return str(cursor.fetchone()[0])
+
+    queued = declare(body, atomic=True, retry=ONCE).enqueue(1)
+    run_due()
+
+    assert (row(queued).state, row(queued).result) == ("done", "serializable")
+
+
+@pytest.mark.postgresql_only(reason="SQLite's statements make no round trip")
+def test_that_the_transaction_is_the_same_is_asked_with_the_first_statement_of_its_fence() -> None:
+    def fence() -> bool:
+        get_driver().stats()
+        return bool(JobRow.objects.count() == 0)
+
+    with transaction.atomic(), CaptureQueriesContext(connection) as captured:
+        marked = marks.mark(connection)
+        assert marked.holds_with(fence) == (True, True)
+        asked = ["current_setting" in one["sql"] for one in captured.captured_queries]
+        assert asked == [True, False]
+
+        assert marked.holds_with(lambda: True) == (True, True), "a fence without a statement"
+        connection.cursor().execute("SET LOCAL ultimat3_jobs.transaction = 'of another'")
+        assert marked.holds_with(fence) == (False, True)
+        assert marked.holds_with(lambda: True) == (False, True)
 
 
 @pytest.mark.parametrize("savepoint", [True, False])

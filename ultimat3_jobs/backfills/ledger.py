@@ -6,19 +6,21 @@ It is a report: a pass goes on from its cursor, and whether it is live is for it
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import msgspec
 from django.apps import apps
+from django.db import connections
 
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills.windows import Window
 from ultimat3_jobs.drivers.database.rows import parse_instant
 from ultimat3_jobs.settings import get_settings
-from ultimat3_jobs.sql import run
+from ultimat3_jobs.sql import run, statement
 
 if TYPE_CHECKING:
     from ultimat3_jobs.backfills.cursor import Cursor
@@ -42,8 +44,10 @@ class Controls:
 
 def open_pass(
     backfill: BackfillDefinition, run_id: UUID, *, table: str, forced: bool, requested_by: str, checksum: str = ""
-) -> None:
+) -> bool:
     """Open the row of a pass, with its controls as they are declared. One that is there stays as it is.
+
+    Returns whether it was not there.
 
     Args:
         backfill: what is swept.
@@ -54,8 +58,7 @@ def open_pass(
         checksum: of the declaration.
     """
     settings, window = get_settings(), backfill.window
-    run(
-        queue_alias(),
+    return _changes(
         "open_pass",
         {
             "run_id": run_id.hex,
@@ -90,15 +93,15 @@ def start_pass(run_id: UUID, cursor: Cursor, *, checksum: str) -> None:
     )
 
 
-def tell_progress(run_id: UUID, cursor: Cursor) -> None:
-    """Write down how far a pass is."""
+def tell_progress(run_id: UUID, cursor: Cursor) -> bool:
+    """Write down how far a pass is; return whether it has a row: somebody may have deleted it."""
     parameters = {"run_id": run_id.hex, "processed": cursor.handled, "total": cursor.total, "batch": cursor.size}
-    run(queue_alias(), "progress_pass", parameters)
+    return _changes("progress_pass", parameters)
 
 
-def complete_pass(run_id: UUID, cursor: Cursor) -> None:
-    """Write down that a pass has completed."""
-    run(queue_alias(), "complete_pass", {"run_id": run_id.hex, "processed": cursor.handled})
+def complete_pass(run_id: UUID, cursor: Cursor) -> bool:
+    """Write down that a pass has completed; return whether it has a row."""
+    return _changes("complete_pass", {"run_id": run_id.hex, "processed": cursor.handled})
 
 
 def read_controls(run_id: UUID, declared: BackfillDefinition) -> Controls:
@@ -138,6 +141,14 @@ def holder_of_table(alias: str, table: str) -> UUID | None:
     leases = apps.get_model("ultimat3_jobs", "JobLease").objects.using(queue_alias())
     holder = leases.filter(lease_key=_key_of(alias, table), slot=0).values_list("holder", flat=True).first()
     return None if holder is None else UUID(holder)
+
+
+def _changes(name: str, parameters: Mapping[str, Any]) -> bool:
+    """Run one named statement that changes a row; return whether there is one."""
+    connection = connections[queue_alias()]
+    with connection.cursor() as cursor:
+        cursor.execute(statement(connection.vendor, name), parameters)
+        return bool(cursor.rowcount)
 
 
 def _key_of(alias: str, table: str) -> str:

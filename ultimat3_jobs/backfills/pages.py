@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -44,15 +44,26 @@ class Pages:
         keys: of their model.
         run: what the handler gets.
         steps: what records the run.
+        open_again: opens the ledger's row of the pass, where somebody has deleted it, at a cursor.
     """
 
-    def __init__(self, backfill: BackfillDefinition, rows: Rows, keys: Keys, run: Run, steps: Steps) -> None:
+    def __init__(
+        self,
+        backfill: BackfillDefinition,
+        rows: Rows,
+        keys: Keys,
+        run: Run,
+        steps: Steps,
+        *,
+        open_again: Callable[[Cursor], None],
+    ) -> None:
         self._backfill = backfill
         self._rows = rows
         self._keys = keys
         self._run = run
         self._steps = steps
         self._vitals = vitals_of(run)
+        self._open_again = open_again
         self._found: list[Any] = []  # the keys of the rows of the page that is being handled
 
     def land(self, cursor: Cursor, until: StoredKey, size: int) -> Cursor:
@@ -86,7 +97,8 @@ class Pages:
         raise AssertionError("the last try returns or raises")
 
     def _write(self, cursor: Cursor) -> bool:
-        ledger.tell_progress(self._run.run_id, cursor)
+        if not ledger.tell_progress(self._run.run_id, cursor):
+            self._open_again(cursor)
         return self.checkpoint(cursor)
 
     def checkpoint(self, cursor: Cursor) -> bool:

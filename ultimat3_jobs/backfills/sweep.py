@@ -66,6 +66,7 @@ class _Sweep:
         self._keys: Keys
         self._pages: Pages
         self._until: StoredKey | None = None
+        self._checksum = ""
 
     def run(self) -> dict[str, Any]:
         cursor = cursors.read(self._steps)
@@ -79,7 +80,7 @@ class _Sweep:
         checksum = self._ask_the_gate()
         if checksum is None:
             return {"skipped": "another pass of this backfill has completed, and this one is not forced"}
-        self._open_pass(checksum)
+        self._open_pass(checksum, cursor)
         if cursor is None:
             cursor = self._start(checksum)
         elif cursor.pages:
@@ -95,7 +96,7 @@ class _Sweep:
     def _open_rows(self) -> None:
         self._rows = open_rows(self._backfill)
         self._keys = Keys(self._rows.model, backfill=self._backfill.name)
-        self._pages = Pages(self._backfill, self._rows, self._keys, self._run, self._steps)
+        self._pages = Pages(self._backfill, self._rows, self._keys, self._run, self._steps, open_again=self._open_again)
 
     def _ask_the_gate(self) -> str | None:
         """Return the checksum of the declaration, or None where another pass has done it all.
@@ -123,19 +124,30 @@ class _Sweep:
             raise verdict.error
         return facts.checksum
 
-    def _open_pass(self, checksum: str) -> None:
-        ledger.open_pass(
+    def _open_pass(self, checksum: str, cursor: Cursor | None) -> None:
+        self._checksum = checksum
+        if self._open_row() and cursor is not None:  # deleted since an earlier attempt
+            self._open_again(cursor)
+        for table in self._rows.tables if self._backfill.exclusive else ():
+            if not ledger.take_table(self._run.run_id, self._rows.alias, table):
+                reason = f"another pass sweeps {table}: {ledger.holder_of_table(self._rows.alias, table)}"
+                self._steps.suspend(Suspension(reason=reason[:MOST_REASON], delay=TAKEN))
+
+    def _open_row(self) -> bool:
+        return ledger.open_pass(
             self._backfill,
             self._run.run_id,
             table=self._rows.table,
             forced=self._forced,
             requested_by=self._run.enqueued_by,
-            checksum=checksum,
+            checksum=self._checksum,
         )
-        for table in self._rows.tables if self._backfill.exclusive else ():
-            if not ledger.take_table(self._run.run_id, self._rows.alias, table):
-                reason = f"another pass sweeps {table}: {ledger.holder_of_table(self._rows.alias, table)}"
-                self._steps.suspend(Suspension(reason=reason[:MOST_REASON], delay=TAKEN))
+
+    def _open_again(self, cursor: Cursor) -> None:
+        """Open the ledger's row anew, as far as the pass is, with its controls as they are declared."""
+        self._open_row()
+        ledger.start_pass(self._run.run_id, cursor, checksum=self._checksum)
+        ledger.tell_progress(self._run.run_id, cursor)
 
     def _start(self, checksum: str) -> Cursor:
         bound, total, estimated = last_key(self._rows), 0, False
@@ -203,7 +215,9 @@ class _Sweep:
     def _complete(self, cursor: Cursor) -> dict[str, Any]:
         finished = cursor.completed()
         with transaction.atomic(using=queue_alias()):
-            ledger.complete_pass(self._run.run_id, finished)
+            if not ledger.complete_pass(self._run.run_id, finished):
+                self._open_again(finished)
+                ledger.complete_pass(self._run.run_id, finished)
             self._write(finished)
         self._tell(finished)
         self._emit("jobs.backfill.completed", **_outcome(finished))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from django.db import connections, transaction
+from django.db import DatabaseError, connections, transaction
 from django.db.models import Model
 
 from ultimat3_jobs.aliases import queue_alias
@@ -22,7 +24,9 @@ from ultimat3_jobs.backfills.sweep import STRETCH
 from ultimat3_jobs.context import Run
 from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.errors import StepNotAtomic, TransactionBroken
+from ultimat3_jobs.forks import leave_if_forked
 from ultimat3_jobs.ids import uuid7
+from ultimat3_jobs.marks import SavepointMark
 from ultimat3_jobs.records import Claim, ClaimedJob
 from ultimat3_jobs.settings import get_settings
 from ultimat3_jobs.tenancy import as_tenant
@@ -32,6 +36,9 @@ if TYPE_CHECKING:
     from ultimat3_jobs.backfills.declare import Backfill
     from ultimat3_jobs.backfills.definition import BackfillDefinition
     from ultimat3_jobs.backfills.source import Rows
+
+READ_AT_ONCE = 100
+"""Keys of one statement that reads rows again: one with many composite keys is too deep for SQLite."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +94,7 @@ def try_rows(backfill: Backfill, count: int, *, by: str) -> Trial:
     Raises:
         BackfillSourceInvalid: where the source gives nothing that can be swept, or its rows cannot be read.
         BackfillMigrationPending: where a migration that it requires is not applied.
-        TransactionBroken: where the handler would end the transaction by a statement of its own.
+        TransactionBroken: where the handler would end the transaction by a statement of its own, or has ended it.
         StepNotAtomic: where it would write to another database than that of its rows.
     """
     tenant = named(backfill.definition).tenant
@@ -108,6 +115,7 @@ def _try(backfill: Backfill, run: Run, count: int) -> Trial:
                 # Before anything is read: SQLite refuses a transaction that has read and then comes to write.
                 get_driver().take_turn()
             with (
+                _undone(declared, rows),
                 kept_whole(rows.alias, refuse=lambda: _broken(declared)),
                 written_alone(rows.alias, refuse=lambda other: _elsewhere(declared, rows, other)),
             ):
@@ -117,20 +125,44 @@ def _try(backfill: Backfill, run: Run, count: int) -> Trial:
         return replace(tried, warnings=verdict.warnings)
 
 
+@contextmanager
+def _undone(declared: BackfillDefinition, rows: Rows) -> Iterator[None]:
+    """Undo what is written in the block, and say so where that cannot be done, whatever else is raised.
+
+    Raises:
+        TransactionBroken: where the transaction that was open is not there any more.
+    """
+    mark = SavepointMark(connections[rows.alias])
+    try:
+        yield
+    finally:
+        try:
+            undone = mark.undone()
+        except DatabaseError as error:
+            raise _lost(declared, rows) from error
+        if not undone:
+            raise _ended(declared)
+
+
 def _handle(declared: BackfillDefinition, rows: Rows, run: Run, count: int) -> Trial:
     with readable(declared, rows):
         page = _first_rows(rows, count)
         keys = [row.pk for row in page]  # before the handler, which may do to its rows whatever it likes
         before = _values(rows, keys)
+    process = os.getpid()
     try:
         if page:
             call_handler(declared, run, page)
+            leave_if_forked(process)
         if connections[rows.alias].vendor == "postgresql":
             connections[rows.alias].check_constraints()  # those that wait for the commit, which does not come
         return Trial(declared.name, tuple(_compare(declared, rows, keys, before)))
     except (StepNotAtomic, TransactionBroken):
         raise
-    except Exception as error:
+    except BaseException as error:  # SystemExit too: the command would end with the handler's status, and no word
+        leave_if_forked(process, error)
+        if type(error) is KeyboardInterrupt:  # of a person
+            raise
         return Trial(declared.name, failure=_in_a_line(error))
 
 
@@ -163,8 +195,12 @@ def _values(rows: Rows, keys: list[Key]) -> dict[Key, dict[str, Any]]:
     """Return the columns of rows as they are, those of a model's parents too."""
     model = rows.model
     names = [field.attname for field in model._meta.concrete_fields]
-    found = model._base_manager.using(rows.alias).filter(pk__in=keys).values_list("pk", *names)
-    return {key: dict(zip(names, values, strict=True)) for key, *values in found}
+    every = model._base_manager.using(rows.alias).values_list("pk", *names)
+    found: dict[Key, dict[str, Any]] = {}
+    for at in range(0, len(keys), READ_AT_ONCE):
+        some = every.filter(pk__in=keys[at : at + READ_AT_ONCE])
+        found |= {key: dict(zip(names, values, strict=True)) for key, *values in some}
+    return found
 
 
 def _claimed(backfill: Backfill, tenant: str | None, by: str) -> ClaimedJob:
@@ -194,6 +230,22 @@ def _broken(declared: BackfillDefinition) -> TransactionBroken:
     )
 
 
+def _ended(declared: BackfillDefinition) -> TransactionBroken:
+    return TransactionBroken(
+        f"the handler of backfill {declared.name!r} ended the transaction of its page past Django: ROWS WERE CHANGED, "
+        "and what it committed stays written; only what it did not commit is undone",
+        fix="with transaction.atomic(): ...  # a part that can be undone by itself, instead of what commits",
+    )
+
+
+def _lost(declared: BackfillDefinition, rows: Rows) -> TransactionBroken:
+    return TransactionBroken(
+        f"the connection to {rows.alias!r} was closed or lost while backfill {declared.name!r} was tried: what was not "
+        "committed by then is undone, and nothing tells whether its handler had committed",
+        fix=backfill_command(declared.name),  # says what is left to do
+    )
+
+
 def _elsewhere(declared: BackfillDefinition, rows: Rows, other: str) -> StepNotAtomic:
     return StepNotAtomic(
         f"the handler of backfill {declared.name!r} writes to {other!r}, which is not rolled back with its rows; "
@@ -204,7 +256,7 @@ def _elsewhere(declared: BackfillDefinition, rows: Rows, other: str) -> StepNotA
     )
 
 
-def _in_a_line(error: Exception) -> str:
+def _in_a_line(error: BaseException) -> str:
     """Return the last line of a traceback, and the place that it is about."""
     first = next((one for one in str(error).splitlines() if one.strip()), "")
     *_, frame = traceback.extract_tb(error.__traceback__)

@@ -1,0 +1,114 @@
+"""What a string that goes to a database says: its statements, by their first words. Never what stands in quotes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+_TOKEN = re.compile(
+    r"(?P<blank>\s+|--[^\r\n]*)"
+    r"|(?P<comment>/\*)"
+    r"|(?P<end>;)"
+    r"|[eE]'(?:[^'\\]|\\.|'')*'|'[^']*'|\"[^\"]*\""  # '' within a literal ends one and begins the next: as good
+    r"|(?P<dollars>\$(?:[^\W\d]\w*)?\$)"
+    r"|(?P<word>\w[\w$]*)"
+    r"|.",
+    re.DOTALL,
+)
+_COMMENT_EDGE = re.compile(r"/\*|\*/")
+_ENDING = re.compile(r"\b(?:COMMIT|END|ABORT|ROLLBACK|PREPARE)\b", re.IGNORECASE)
+_READING = {"SELECT", "VALUES", "TABLE", "SHOW", "EXPLAIN", "PRAGMA", "SET"}
+_READING |= {"BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE"}
+_TRIGGER = re.compile(r"CREATE (?:TEMP |TEMPORARY )?TRIGGER\b")
+_MOST_WORDS = 4
+
+
+def ends_the_transaction(sql: Any, *, nested: bool) -> bool:
+    """Whether any statement of a string would end the transaction that is open. A savepoint's end is none of it.
+
+    Args:
+        sql: text, bytes, or what composes text.
+        nested: whether comments nest, as PostgreSQL has it.
+    """
+    text = text_of(sql)
+    return bool(_ENDING.search(text)) and any(_is_an_end(words) for words in _statements(text, nested=nested))
+
+
+def only_reads(sql: Any, *, nested: bool) -> bool:
+    """Whether each statement of a string begins as one that reads, or as one that steers a transaction or a session.
+
+    Args:
+        sql: text, bytes, or what composes text.
+        nested: whether comments nest.
+    """
+    return all(words[0] in _READING for words in _statements(text_of(sql), nested=nested))
+
+
+def text_of(sql: Any) -> str:
+    """Return the text of what was given to a cursor."""
+    if isinstance(sql, bytes):
+        return sql.decode(errors="replace")
+    return str(sql.as_string(None)) if hasattr(sql, "as_string") else str(sql)
+
+
+def _is_an_end(words: list[str]) -> bool:
+    first, *rest = words
+    if first == "ROLLBACK":
+        return [word for word in rest if word not in ("WORK", "TRANSACTION")][:1] != ["TO"]
+    return first in ("COMMIT", "END", "ABORT") or words[:2] == ["PREPARE", "TRANSACTION"]
+
+
+def _statements(text: str, *, nested: bool) -> Iterator[list[str]]:
+    """Yield the first words of each statement that has any, in capitals.
+
+    The statements within a body that is written out, of a trigger or a function, are none of their own, and neither is
+    the END behind them.
+    """
+    words: list[str] = []
+    before, within = "", False
+    for word in _words(text, nested=nested):
+        if word == ";":
+            if words and not (within and words != ["END"]):
+                if not within:
+                    yield words
+                within = False
+            words = []
+            continue
+        if len(words) < _MOST_WORDS:
+            words.append(word)
+        begins = (before, word) == ("BEGIN", "ATOMIC") or (word == "BEGIN" and _TRIGGER.match(" ".join(words)))
+        within = within or (bool(begins) and words[0] == "CREATE")
+        before = word
+    if words and not within:
+        yield words
+
+
+def _words(text: str, *, nested: bool) -> Iterator[str]:
+    """Yield words in capitals, and the semicolons between statements."""
+    at = 0
+    while found := _TOKEN.match(text, at):
+        at = found.end()
+        if found["comment"]:
+            at = _behind_comment(text, at, nested=nested)
+        elif found["dollars"]:
+            close = text.find(found["dollars"], at)
+            at = len(text) if close < 0 else close + len(found["dollars"])
+        elif found["end"]:
+            yield ";"
+        elif found["word"]:
+            yield found["word"].upper()
+
+
+def _behind_comment(text: str, at: int, *, nested: bool) -> int:
+    depth = 1
+    while depth:
+        edge = _COMMENT_EDGE.search(text, at)
+        if edge is None:
+            return len(text)
+        at = edge.end()
+        if edge[0] == "*/":
+            depth -= 1
+        elif nested:
+            depth += 1
+    return at
