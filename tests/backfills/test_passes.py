@@ -15,6 +15,7 @@ from django.test import override_settings
 from tests.app.models import Item, Place, Restaurant
 from tests.backfills.sweeping import declare, handled, ledger, sweep
 from tests.declaring import error_of, refused
+from tests.processes import wait_for
 from tests.working import row, run_due
 from ultimat3_jobs import Backfill, Job, JobCall, Retry
 from ultimat3_jobs.drivers import get_driver
@@ -230,11 +231,19 @@ def test_a_dead_pass_that_is_retried_after_another_has_completed_sweeps_nothing(
 
 
 def test_of_two_live_passes_under_two_names_the_older_goes_on_and_the_other_after_it() -> None:
-    backfill = declare(None, Item, aliases=["t.old"])
+    waits_for: list[Any] = []
+
+    def throttle() -> None:  # the older one stays until the other has looked
+        for other in waits_for:
+            wait_for(lambda other=other: row(other).state == "suspended", "the younger one lets go")
+
+    backfill = declare(None, Item, aliases=["t.old"], throttle=throttle)
     older = backfill.enqueue()
     type(row(older)).objects.filter(pk=older.id).update(name="t.old")
     younger = Job.enqueue(backfill, forced=False)
+    waits_for.append(younger)
     run_due()
+    waits_for.clear()
 
     assert (row(older).state, row(younger).state) == ("done", "suspended")
     assert str(older.id) in row(younger).park_reason

@@ -332,3 +332,12 @@ def test_a_database_that_cannot_be_asked_makes_no_source_invalid() -> None:
     """It may be there again for the next attempt."""
     with pytest.raises(DatabaseError, match="nowhere"):
         open_rows(definition(source=lambda: Item.objects.annotate(one=Asking(1))))
+
+
+def test_a_source_that_would_end_the_process_is_a_refusal_that_names_the_backfill() -> None:
+    def source() -> Any:
+        raise SystemExit(3)
+
+    error = error_of("X_BACKFILL_SOURCE_INVALID", lambda: rows_of(declare(None, Item, source=source).backfill))
+
+    assert "SystemExit: 3" in error.cause

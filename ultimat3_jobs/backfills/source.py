@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import EmptyResultSet
-from django.db import DEFAULT_DB_ALIAS, DatabaseError, Error, NotSupportedError, connections, router
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, Error, NotSupportedError, ProgrammingError, connections, router
 from django.db.models import Manager, Model, QuerySet
 from django.db.models.query import ModelIterable
 from django.db.models.sql.datastructures import BaseTable, Join
@@ -18,6 +18,7 @@ from django.db.transaction import TransactionManagementError
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills.commands import migrate_command
 from ultimat3_jobs.errors import BackfillSourceInvalid, JobsError
+from ultimat3_jobs.text import command_line
 
 if TYPE_CHECKING:
     from ultimat3_jobs.backfills.definition import BackfillDefinition
@@ -102,7 +103,7 @@ def rows_of(backfill: BackfillDefinition) -> Rows:
         return open_rows(backfill)
     except JobsError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BackfillSourceInvalid(
             f"the source of backfill {backfill.name!r} raised {type(error).__name__}: {error}",
             fix=f"source=lambda: Post.objects.all()  # in {backfill.handler.__module__}",
@@ -122,7 +123,9 @@ def readable(backfill: BackfillDefinition, rows: Rows) -> Iterator[None]:
         first = str(error).strip().partition("\n")[0] or repr(error)
         raise BackfillSourceInvalid(
             f"the rows of backfill {backfill.name!r} cannot be read from {rows.alias!r}: {first}",
-            fix=migrate_command(alias=rows.alias),
+            fix=migrate_command(alias=rows.alias)
+            if isinstance(error, ProgrammingError) or first.startswith("no such")
+            else command_line("check", "--database", rows.alias),
         ) from error
 
 
