@@ -64,6 +64,11 @@ class JobDefinition:
     """What its body sweeps, where it is a backfill."""
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Its name, and those that it had before."""
+        return (self.name, *self.aliases)
+
+    @property
     def is_async(self) -> bool:
         """Whether the body is an `async def`."""
         return inspect.iscoroutinefunction(self.func)

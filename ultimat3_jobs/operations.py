@@ -171,7 +171,7 @@ class RequireBackfill(Operation):
             return None
         # Under its other names too, as long as the code still says so: on this database it may have been swept since.
         declared = registry.find(self.name)
-        names = {self.name, *(() if declared is None else (declared.name, *declared.aliases))}
+        names = {self.name, *registry.names_of(self.name)}
         live = list(live_under(names).values_list("pk", flat=True))  # before it is in the ledger
         begun = ledger._base_manager.using(queue).filter(name__in=names)
         return _Passes(

@@ -23,7 +23,7 @@ def register(definition: JobDefinition) -> None:
     Raises:
         DuplicateJob: where another job has one of the names, or the function is declared under another name.
     """
-    names = (definition.name, *definition.aliases)
+    names = definition.names
     with _lock:
         for name in names:
             other = _by_name.get(name)
@@ -46,6 +46,12 @@ def register(definition: JobDefinition) -> None:
 def find(name: str) -> JobDefinition | None:
     """Return the job of this name or alias, or None where no installed code declares it."""
     return _by_name.get(name)
+
+
+def names_of(name: str) -> tuple[str, ...]:
+    """Return all names of the job that has this one, the present one first; this one alone where none has it."""
+    declared = find(name)
+    return (name,) if declared is None else declared.names
 
 
 def all_jobs() -> list[JobDefinition]:

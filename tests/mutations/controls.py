@@ -294,7 +294,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "lists: a name means all names of its job",
         "ultimat3_jobs/inspection/lists.py",
-        "(declared.name, *declared.aliases)",
+        "registry.names_of(filters.name)",
         "(filters.name,)",
         f"{SHELL}test_a_pass_that_was_queued_under_a_former_name_is_cancelled_by_any",
         SQLITE,

@@ -247,8 +247,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "require: a pass under another of its names counts",
         OPERATION,
-        "*(() if declared is None else (declared.name, *declared.aliases))",
-        "",
+        "{self.name, *registry.names_of(self.name)}",
+        "{self.name}",
         f"{REQUIRED}test_a_pass_under_another_name_of_the_backfill_counts",
         SQLITE,
     ),

@@ -62,7 +62,7 @@ def named(definition: JobDefinition) -> Named:
             f"{message_of(error)}",
             fix=f'tenant=lambda: "acme"  # in {definition.func.__module__}: what answers here too, or NO_TENANT',
         ) from error
-    return Named((definition.name, *definition.aliases), tenant)
+    return Named(definition.names, tenant)
 
 
 def named_or_refused(definition: JobDefinition) -> Named:
@@ -70,7 +70,7 @@ def named_or_refused(definition: JobDefinition) -> Named:
     try:
         return named(definition)
     except JobsError as error:
-        return Named((definition.name, *definition.aliases), None, error)
+        return Named(definition.names, None, error)
 
 
 def live_passes(backfills: Iterable[Named]) -> dict[UUID, str]:

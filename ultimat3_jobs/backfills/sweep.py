@@ -111,9 +111,7 @@ class _Sweep:
         assert job is not None  # noqa: S101 - its body runs
         facts = facts_of(job, self._backfill, self._rows, own_run=self._run.run_id)
         if facts.live_run is not None and facts.live_run < self._run.run_id:
-            self._steps.suspend(
-                Suspension(reason=f"an older pass of it is live: {facts.live_run}"[:MOST_REASON], delay=TAKEN)
-            )
+            self._give_way(f"an older pass of it is live: {facts.live_run}")
         verdict = judge(self._backfill, replace(facts, live_run=None), forced=self._forced)
         for warning in verdict.warnings:
             self._emit("jobs.backfill.changed", level=logging.WARNING, why=warning)
@@ -130,8 +128,10 @@ class _Sweep:
             self._open_again(cursor)
         for table in self._rows.tables if self._backfill.exclusive else ():
             if not ledger.take_table(self._run.run_id, self._rows.alias, table):
-                reason = f"another pass sweeps {table}: {ledger.holder_of_table(self._rows.alias, table)}"
-                self._steps.suspend(Suspension(reason=reason[:MOST_REASON], delay=TAKEN))
+                self._give_way(f"another pass sweeps {table}: {ledger.holder_of_table(self._rows.alias, table)}")
+
+    def _give_way(self, reason: str) -> None:
+        self._steps.suspend(Suspension(reason=reason[:MOST_REASON], delay=TAKEN))
 
     def _open_row(self) -> bool:
         return ledger.open_pass(

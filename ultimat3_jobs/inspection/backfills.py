@@ -21,8 +21,9 @@ from ultimat3_jobs.backfills.passes import Named, live_passes, named_or_refused,
 from ultimat3_jobs.backfills.pending import Difference, Pass, Status
 from ultimat3_jobs.errors import JobsError
 from ultimat3_jobs.inspection.lists import LAST, MAX_PAGE
-from ultimat3_jobs.inspection.passes import PassReport, names_of, tell_passes
+from ultimat3_jobs.inspection.passes import PassReport, tell_passes
 from ultimat3_jobs.models import Backfill, Job
+from ultimat3_jobs.registry import names_of
 from ultimat3_jobs.settings import get_settings
 
 

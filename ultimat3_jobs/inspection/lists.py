@@ -126,9 +126,7 @@ def search_jobs(text: str, filters: Filters, *, limit: int = 50, before: UUID = 
 
 def _under_all_names(filters: Filters) -> list[Filters]:
     """Return the filters once for each name of the job that they name: a row keeps the one it was queued under."""
-    declared = registry.find(filters.name)
-    names = (filters.name,) if declared is None else (declared.name, *declared.aliases)
-    return [replace(filters, name=name) for name in names]
+    return [replace(filters, name=name) for name in registry.names_of(filters.name)]
 
 
 def _look(any_of: Sequence[Filters], *, limit: int, before: UUID) -> Page:

@@ -127,12 +127,6 @@ def tell_passes(run_ids: Collection[UUID]) -> dict[UUID, PassReport]:
     return {one.run_id: one for one in _reports([(rows.get(one), jobs.get(one)) for one in run_ids])}
 
 
-def names_of(name: str) -> tuple[str, ...]:
-    """Return all the names of the backfill that has this one, the present one first."""
-    found = declared_under(name)
-    return (name,) if found is None else (found.name, *found.aliases)
-
-
 def _reports(found: Iterable[tuple[Backfill | None, Job | None]]) -> list[PassReport]:
     pairs = [(row, job) for row, job in found if row is not None or job is not None]
     if not pairs:
@@ -151,7 +145,7 @@ def _swept(names: Collection[str]) -> set[str]:
     """Return those of some names whose backfill has completed, under this name or another of its own."""
     if not names:
         return set()
-    others = {name: {name, *names_of(name)} for name in names}
+    others = {name: {name, *registry.names_of(name)} for name in names}
     ledger = Backfill.objects.using(queue_alias()).filter(name__in=set().union(*others.values()), outcome=COMPLETED)
     completed = set(ledger.order_by().values_list("name", flat=True).distinct())
     return {name for name, known in others.items() if known & completed}
