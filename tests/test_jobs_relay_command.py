@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from django.core.management import call_command
-from django.db import connection
 
 from tests.app.models import Effect
+from tests.missing_table import without_table
 from tests.outbox.support import labels, outcomes, stage
 from tests.processes import Processes, wait_for
 from ultimat3_jobs.models import Job
@@ -23,6 +23,7 @@ from tests.outbox.support import stop_after
 stop_after("enqueue", until=sys.argv[1])
 call_command("jobs_relay")
 """
+MIGRATE = "python manage.py migrate --database default"
 SELDOM = {"POLL": "1h", "OUTBOX": {"BATCH": 2}}
 
 
@@ -46,16 +47,27 @@ def test_a_burst_ends_by_itself_and_runs_no_job(processes: Processes) -> None:
     assert not Effect.objects.exists()
 
 
-def test_a_burst_that_fails_says_so(processes: Processes) -> None:
+@pytest.mark.parametrize("table", ["x_jobs", "x_outbox"])
+def test_a_burst_without_tables_says_what_to_run(processes: Processes, table: str) -> None:
     stage("a")
-    with connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE x_jobs RENAME TO x_jobs_elsewhere")
-    try:
-        assert "x_jobs" in processes.run("jobs_relay", "--burst", status=1)
-    finally:
-        with connection.cursor() as cursor:
-            cursor.execute("ALTER TABLE x_jobs_elsewhere RENAME TO x_jobs")
+    with without_table(table):
+        output = processes.run("jobs_relay", "--burst", status=1)
+
+    assert "CommandError: X_MIGRATION_MISSING: 'default' has no tables of ultimat3_jobs" in output
+    assert MIGRATE in output
     assert outcomes() == {"a": None}
+
+
+@pytest.mark.parametrize("table", ["x_jobs", "x_outbox"])
+def test_without_tables_it_says_what_to_run_and_goes_on_once_they_are_there(processes: Processes, table: str) -> None:
+    stage("a")
+    with without_table(table):
+        relay = processes.manage("jobs_relay")
+        output = relay.wait_for_output("jobs.loop.failed")
+    wait_for(lambda: labels() == ["a"], "it is relayed")
+
+    assert f"error=MigrationMissing cause='default' has no tables of ultimat3_jobs fix={MIGRATE}" in output
+    assert "Traceback" not in relay.output()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -154,7 +154,7 @@ class DriverUnavailable(JobsError):
 
 
 class MigrationMissing(DriverUnavailable):
-    """Work was enqueued on a database whose tables of this app do not exist yet."""
+    """The tables of this app do not exist yet on the database that is worked with."""
 
     code = "X_MIGRATION_MISSING"
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from django.db import connections
 
+from ultimat3_jobs.errors import MigrationMissing
 from ultimat3_jobs.logs import emit
 
 T = TypeVar("T")
@@ -71,14 +72,7 @@ class BackgroundLoop:
                 backoff = 0.0
             except Exception as error:
                 backoff = min(LONGEST_BACKOFF, backoff * 2 or FIRST_BACKOFF)
-                emit(
-                    "jobs.loop.failed",
-                    level=logging.ERROR,
-                    exc_info=True,
-                    loop=self.name,
-                    error=type(error).__name__,
-                    next_try_seconds=backoff,
-                )
+                self._tell(error, backoff)
                 close_thread_connections()
             if not more:
                 self._wake.wait(backoff or self._interval)
@@ -86,6 +80,19 @@ class BackgroundLoop:
         if self._last is not None:
             self._last()
         close_thread_connections()
+
+    def _tell(self, error: Exception, backoff: float) -> None:
+        # What has not been migrated says all in two words, again and again; anything else is found by its traceback.
+        known = {"cause": error.cause, "fix": error.fix} if isinstance(error, MigrationMissing) else {}
+        emit(
+            "jobs.loop.failed",
+            level=logging.ERROR,
+            exc_info=not known,
+            loop=self.name,
+            error=type(error).__name__,
+            **known,
+            next_try_seconds=backoff,
+        )
 
 
 def close_thread_connections() -> None:

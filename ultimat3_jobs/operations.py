@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
 from django.apps import apps
-from django.db import NotSupportedError, connections, models, router
+from django.db import NotSupportedError, models, router
 from django.db.migrations.operations import AddIndex
 from django.db.migrations.operations.base import Operation, OperationCategory
 from django.db.migrations.state import ProjectState
@@ -22,6 +22,7 @@ from ultimat3_jobs.backfills.declared import backfill_of
 from ultimat3_jobs.backfills.passes import live_under
 from ultimat3_jobs.backfills.pending import COMPLETED
 from ultimat3_jobs.errors import BackfillPending, DeclarationInvalid, MigrationMissing
+from ultimat3_jobs.schema import has_table
 from ultimat3_jobs.text import MAX_NAME, command_line, counted, is_label
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class RequireBackfill(Operation):
         The jobs are asked for by name alone: a tenant is for the project's code to say, which is not of this migration.
         """
         ledger, queue = apps.get_model("ultimat3_jobs", "Backfill"), queue_alias()
-        if ledger._meta.db_table not in connections[queue].introspection.table_names():
+        if not has_table(queue, ledger._meta.db_table):
             return None
         # Under its other names too, as long as the code still says so: on this database it may have been swept since.
         declared = registry.find(self.name)

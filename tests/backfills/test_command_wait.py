@@ -7,7 +7,9 @@ import json
 import re
 import shlex
 import signal
+import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -60,6 +62,11 @@ def follow(out: Told, *arguments: str) -> str:
 
 def make_items(count: int) -> None:
     Item.objects.bulk_create(Item(number=number) for number in range(count))
+
+
+def sleeping(monkeypatch: pytest.MonkeyPatch, sleep: Callable[[float], Any]) -> None:
+    """Call `sleep` where the follower alone would sleep: `time` itself is every thread's."""
+    monkeypatch.setattr(following, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
 
 
 @pytest.fixture
@@ -127,7 +134,7 @@ def test_that_no_worker_serves_the_queue_is_said_once_with_the_command_that_star
         if len(looks) == 3:
             run_due()
 
-    monkeypatch.setattr(following.time, "sleep", look)
+    sleeping(monkeypatch, look)
     told = follow(Told(), "t.backfill", "--write", "--wait")
 
     assert told.count("no worker that serves the queue 'slow' is alive") == 1
@@ -138,7 +145,7 @@ def test_that_no_worker_serves_the_queue_is_said_once_with_the_command_that_star
 def test_that_no_worker_serves_the_queue_is_said_beside_the_json(monkeypatch: pytest.MonkeyPatch) -> None:
     make_items(3)
     declare(None, Item, queue="slow")
-    monkeypatch.setattr(following.time, "sleep", lambda seconds: run_due())
+    sleeping(monkeypatch, lambda seconds: run_due())
     told, aside = io.StringIO(), io.StringIO()
 
     call_command("backfill", "t.backfill", "--write", "--wait", "--json", stdout=told, stderr=aside)
@@ -232,7 +239,7 @@ def test_ctrl_c_detaches_and_says_how_to_come_back() -> None:
 
 def test_ctrl_c_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     declare(None, Item)
-    monkeypatch.setattr(following.time, "sleep", lambda _: signal.raise_signal(signal.SIGINT))
+    sleeping(monkeypatch, lambda seconds: signal.raise_signal(signal.SIGINT))
 
     found = as_json("t.backfill", "--write", "--wait", status=3)
 

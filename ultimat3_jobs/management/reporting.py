@@ -6,17 +6,17 @@ import argparse
 import json
 import os
 import sys
-from contextlib import suppress
 from typing import Any, NoReturn
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import DatabaseError, connections
+from django.db import DatabaseError
 
 from ultimat3_jobs.aliases import queue_alias
-from ultimat3_jobs.errors import DriverUnavailable, JobsError, MigrationMissing
+from ultimat3_jobs.errors import JobsError
 from ultimat3_jobs.inspection import report, terminal
 from ultimat3_jobs.inspection.lists import MAX_PAGE
-from ultimat3_jobs.text import command_line, fault_of_text
+from ultimat3_jobs.schema import unusable
+from ultimat3_jobs.text import fault_of_text
 
 
 class Refused(Exception):
@@ -73,7 +73,7 @@ class ReportingCommand(BaseCommand):
             try:
                 self.answer(options)
             except DatabaseError as error:
-                raise unusable(error) from error
+                raise unusable(queue_alias(), error) from error
         except JobsError as error:
             if not as_json:
                 raise CommandError(terminal.safe(str(error))) from error
@@ -119,16 +119,3 @@ def storable(text: str) -> str:
 def _encodable(text: str, stream: Any) -> str:
     encoding = getattr(stream, "encoding", None) or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
-
-
-def unusable(error: DatabaseError) -> DriverUnavailable:
-    """What a database error says about the queue: most often that `migrate` has not been run there."""
-    alias = queue_alias()
-    # A database that cannot be asked is away, or in a transaction that is broken.
-    with suppress(DatabaseError), connections[alias].cursor() as cursor:
-        if "x_jobs" not in connections[alias].introspection.table_names(cursor):
-            return MigrationMissing(
-                f"{alias!r} has no tables of ultimat3_jobs", fix=command_line("migrate", "--database", alias)
-            )
-    first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-    return DriverUnavailable(f"the queue's database refused: {first}", fix=command_line("check", "--database", alias))

@@ -9,6 +9,7 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from ultimat3_jobs.aliases import in_transaction, queue_alias
 from ultimat3_jobs.errors import MigrationMissing, OutboxNeedsTransaction
 from ultimat3_jobs.outbox.stage import take_turn
+from ultimat3_jobs.schema import has_table
 from ultimat3_jobs.settings import get_settings
 
 Verb = Literal["enqueued", "published"]
@@ -51,13 +52,10 @@ def admit(alias: str, name: str, *, needs: str, verb: Verb = "enqueued") -> bool
 
 def _require_table(alias: str, table: str, verb: Verb) -> None:
     """Look once for each database: asking before the write keeps a caller's transaction usable."""
-    connection = connections[alias]
-    wanted = (alias, str(connection.settings_dict["NAME"]), table)
+    wanted = (alias, str(connections[alias].settings_dict["NAME"]), table)
     if wanted in _with_tables:
         return
-    with connection.cursor() as cursor:
-        names = connection.introspection.table_names(cursor)
-    if table not in names:
+    if not has_table(alias, table):
         raise MigrationMissing(
             f"{_SUBJECTS[verb]} was {verb} on {alias!r} before the tables of ultimat3_jobs were made there",
             fix=f'dependencies = [("ultimat3_jobs", "0001_initial")]  # in the migration that {_VERBS[verb]}',

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
+
+from django.db import DatabaseError, Error
 
 from ultimat3_jobs.aliases import outbox_aliases, queue_alias
 from ultimat3_jobs.drivers import Capability, get_driver
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.outbox.move import move
 from ultimat3_jobs.outbox.publish import publish
+from ultimat3_jobs.schema import tables_missing
 from ultimat3_jobs.settings import get_settings
 
 
@@ -26,14 +30,20 @@ def relay_once(alias: str | None = None) -> int:
         alias: of the outbox; None is each of them in turn.
 
     Raises:
+        MigrationMissing: where `migrate` has not been run on its database, or the queue's.
         Exception: what stopped the pass. Nothing behind the row that was met by it has overtaken it. Of several
             outboxes the others have been relayed.
     """
     if alias is None:
         return _each(relay_once)
-    if alias == queue_alias() and Capability.JOINS_TRANSACTION in get_driver().capabilities:
-        return move(alias)
-    return publish(alias)
+    pass_of = move if alias == queue_alias() and Capability.JOINS_TRANSACTION in get_driver().capabilities else publish
+    try:
+        return pass_of(alias)
+    except DatabaseError as error:
+        with suppress(Error):  # or it does not answer: its own words say more
+            if missing := tables_missing(alias, "x_outbox") or tables_missing(queue_alias(), "x_jobs"):
+                raise missing from error
+        raise
 
 
 def relay_all(alias: str | None = None) -> int:

@@ -13,6 +13,7 @@ from uuid import UUID
 from django.core.management.base import CommandParser
 from django.db import DatabaseError
 
+from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills.commands import backfill_command
 from ultimat3_jobs.backfills.declare import Backfill
 from ultimat3_jobs.backfills.find import all_backfills, find_backfill
@@ -35,7 +36,8 @@ from ultimat3_jobs.inspection.backfills import list_backfills, list_passes, pend
 from ultimat3_jobs.inspection.passes import PassReport
 from ultimat3_jobs.inspection.refusals import refusal
 from ultimat3_jobs.management.following import Follower, Screen
-from ultimat3_jobs.management.reporting import Parser, Refused, ReportingCommand, add_json, limit, storable, unusable
+from ultimat3_jobs.management.reporting import Parser, Refused, ReportingCommand, add_json, limit, storable
+from ultimat3_jobs.schema import unusable
 from ultimat3_jobs.settings import get_settings
 
 BY = "manage.py backfill"
@@ -341,7 +343,7 @@ def _refusal(backfill: Backfill, error: Exception) -> JobsError:
     Raises:
         MigrationMissing: where the queue has no tables, which is nobody's fault in particular.
     """
-    if isinstance(error, DatabaseError) and isinstance(told := unusable(error), MigrationMissing):
+    if isinstance(error, DatabaseError) and isinstance(told := unusable(queue_alias(), error), MigrationMissing):
         raise told from error
     return refusal(backfill.name, error)
 

@@ -10,9 +10,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ultimat3_jobs.aliases import outbox_aliases
+from ultimat3_jobs.errors import MigrationMissing
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.loops import LONGEST_DEAF, BackgroundLoop
 from ultimat3_jobs.outbox.prune import Pruner
@@ -34,7 +35,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["burst"]:
-            self.stdout.write(f"relayed {relay_all()} outbox rows")
+            self._burst()
             return
         settings = get_settings()
         poll = settings.poll.total_seconds()
@@ -67,6 +68,13 @@ class Command(BaseCommand):
         for number in SIGNALS:
             # One that comes again while the interpreter shuts down would end the process as if it had been killed.
             signal.signal(number, signal.SIG_IGN)
+
+    def _burst(self) -> None:
+        try:
+            relayed = relay_all()
+        except MigrationMissing as error:
+            raise CommandError(str(error)) from error
+        self.stdout.write(f"relayed {relayed} outbox rows")
 
 
 def _wait(told: queue.SimpleQueue[None]) -> None:

@@ -15,10 +15,12 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from ultimat3_jobs.errors import DriverUnavailable
 from ultimat3_jobs.records import QueueSelection
 from ultimat3_jobs.settings import MAX_CONCURRENCY
 from ultimat3_jobs.worker.drain import Ending
 from ultimat3_jobs.worker.loop import Worker, WorkerOptions
+from ultimat3_jobs.worker.readiness import await_queue, require_queue
 from ultimat3_jobs.worker.reload import CodeWatch, start_again
 from ultimat3_jobs.worker.stacks import StackWriter
 
@@ -68,6 +70,8 @@ class Command(BaseCommand):
             )
         )
         self._stops.of(worker)
+        if not self._is_ready(burst=options["burst"]):
+            return
         code = CodeWatch(worker.finish)
         if options["reload"]:
             code.start()
@@ -89,6 +93,16 @@ class Command(BaseCommand):
         if self._stops.asked and _from_the_shell(self):
             # A thread that a body left behind and that does not end would keep the process for ever.
             _exit_in(LAST_STEPS, ending)
+
+    def _is_ready(self, *, burst: bool) -> bool:
+        """Wait for the queue; a burst, which nobody may be there to stop, ends without it."""
+        if not burst:
+            return await_queue(is_stopped=lambda: self._stops.asked)
+        try:
+            require_queue()
+        except DriverUnavailable as error:
+            raise CommandError(str(error)) from error
+        return True
 
 
 class _Stops:

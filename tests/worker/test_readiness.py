@@ -1,0 +1,124 @@
+"""A worker that is started before its queue can be worked on says what is missing, and begins once it is there."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.db.migrations.recorder import MigrationRecorder
+
+from tests.missing_table import without_table
+from tests.processes import Processes
+from tests.working import declare, row
+from ultimat3_jobs.worker.readiness import await_queue
+
+pytestmark = pytest.mark.usefixtures("queue")
+
+MIGRATE = "python manage.py migrate --database default"
+
+
+def waits(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [vars(one)["fields"] for one in caplog.records if vars(one).get("event") == "jobs.worker.waiting"]
+
+
+def test_without_tables_it_says_what_to_run_until_it_is_stopped(caplog: pytest.LogCaptureFixture) -> None:
+    with without_table("x_jobs"):
+        began = await_queue(is_stopped=lambda: len(waits(caplog)) == 2)
+
+    assert not began
+    first, second = waits(caplog)
+    assert (first["code"], first["fix"]) == ("X_MIGRATION_MISSING", MIGRATE)
+    assert first["cause"] == "'default' has no tables of ultimat3_jobs"
+    assert second["next_try_seconds"] > first["next_try_seconds"]
+
+
+def test_once_they_are_there_it_begins(processes: Processes) -> None:
+    with without_table("x_jobs"):
+        worker = processes.manage("jobs_worker")
+        output = worker.wait_for_output("jobs.worker.waiting")
+    worker.wait_for_output("jobs.worker.started")
+
+    worker.kill(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert f"fix={MIGRATE}" in output
+    assert "Traceback" not in worker.output()
+
+
+def test_a_worker_that_waits_is_stopped_by_a_signal(processes: Processes) -> None:
+    with without_table("x_jobs"):
+        worker = processes.manage("jobs_worker")
+        worker.wait_for_output("jobs.worker.waiting")
+        worker.kill(signal.SIGTERM)
+
+        assert worker.wait() == 0
+    assert "jobs.worker.started" not in worker.output()
+
+
+def test_a_database_that_does_not_answer_is_told_by_its_own_words(processes: Processes, tmp_path: Path) -> None:
+    away = {
+        "sqlite": (f"sqlite:///{tmp_path / 'no-folder' / 'db.sqlite3'}", "unable to open database file"),
+        "postgresql": ("postgresql://nobody@127.0.0.1:1/nothing", "Connection refused"),
+    }
+    url, words = away[connection.vendor]
+    worker = processes.manage("jobs_worker", env={"DATABASE_URL": url})
+    worker.wait_for_output("jobs.worker.waiting")
+
+    worker.kill(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert "code=X_DRIVER_UNAVAILABLE cause=the queue's database refused: " in worker.output()
+    assert words in worker.output()
+    assert "fix=python manage.py check --database default" in worker.output()
+    assert "Traceback" not in worker.output()
+
+
+def test_a_burst_does_not_wait() -> None:
+    with without_table("x_jobs"), pytest.raises(CommandError, match="X_MIGRATION_MISSING") as refused:
+        call_command("jobs_worker", "--burst")
+
+    assert MIGRATE in str(refused.value)
+
+
+def test_a_migration_that_is_missing_is_told_and_the_worker_works(caplog: pytest.LogCaptureFixture) -> None:
+    queued = declare(lambda run, n: None).enqueue(1)
+    recorder = MigrationRecorder(connection)
+    recorder.record_unapplied("ultimat3_jobs", "0006_backfill_lookups")
+    try:
+        with caplog.at_level(logging.WARNING):
+            call_command("jobs_worker", "--burst")
+    finally:
+        recorder.record_applied("ultimat3_jobs", "0006_backfill_lookups")
+
+    (told,) = [vars(one)["fields"] for one in caplog.records if vars(one).get("event") == "jobs.worker.unmigrated"]
+    assert told == {
+        "database": "default",
+        "migrations": "0006_backfill_lookups",
+        "fix": "python manage.py migrate ultimat3_jobs --database default",
+    }
+    assert row(queued).state == "done"
+
+
+def test_nothing_is_told_where_all_of_them_are_applied(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert await_queue(is_stopped=lambda: False)
+
+    assert not caplog.records
+
+
+def test_a_project_that_turns_migrations_off_is_not_told_of_them(
+    caplog: pytest.LogCaptureFixture, settings: Any
+) -> None:
+    settings.MIGRATION_MODULES = {"ultimat3_jobs": None}
+    recorder = MigrationRecorder(connection)
+    recorder.record_unapplied("ultimat3_jobs", "0006_backfill_lookups")
+    try:
+        with caplog.at_level(logging.WARNING):
+            assert await_queue(is_stopped=lambda: False)
+    finally:
+        recorder.record_applied("ultimat3_jobs", "0006_backfill_lookups")
+
+    assert not caplog.records
