@@ -71,6 +71,7 @@ def test_a_list_tells_where_each_stands_and_what_comes_next(several: None) -> No
         "f.running  running",
     ]
     assert "python manage.py backfill c.pending --write" in commands(told)
+    assert "It failed (attempts-exhausted): ValueError: never \\x1b[2J" in told
     assert "\x1b" not in told
 
 

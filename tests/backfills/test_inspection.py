@@ -186,7 +186,7 @@ def test_a_failed_pass_is_told_with_its_error_and_goes_on_by_a_retry() -> None:
     assert backfill_texts.status_text(one) == "It failed (attempts-exhausted): ValueError: declined"
     assert backfill_texts.commands(one)[0][0] == f"python manage.py jobs retry {row.run_id}"
     (listed,) = list_passes().passes
-    assert backfill_texts.error_text(listed) == "ValueError"
+    assert backfill_texts.error_text(listed) == "ValueError: declined"
 
 
 def test_of_what_no_code_declares_no_pass_is_offered() -> None:

@@ -19,6 +19,7 @@ from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills.commands import migrate_command
 from ultimat3_jobs.errors import BackfillSourceInvalid, JobsError
 from ultimat3_jobs.text import command_line
+from ultimat3_jobs.traces import class_name, message_of
 
 if TYPE_CHECKING:
     from ultimat3_jobs.backfills.definition import BackfillDefinition
@@ -105,7 +106,7 @@ def rows_of(backfill: BackfillDefinition) -> Rows:
         raise
     except (Exception, SystemExit) as error:
         raise BackfillSourceInvalid(
-            f"the source of backfill {backfill.name!r} raised {type(error).__name__}: {error}",
+            f"the source of backfill {backfill.name!r} raised {class_name(type(error))}: {message_of(error)}",
             fix=f"source=lambda: Post.objects.all()  # in {backfill.handler.__module__}",
         ) from error
 

@@ -71,11 +71,11 @@ def _swept(one: PassReport) -> str:
 
 
 def error_text(one: PassReport) -> str:
-    """Return the error of the last attempt that failed, in a line; of a list its class alone."""
+    """Return the error of the last attempt that failed, in a line."""
     job = one.job
     if job is None or not job.error_class or one.status is PassStatus.COMPLETED:
         return ""
-    return job.error_class if "last_error" in job.get_deferred_fields() else error_line(job)
+    return error_line(job)
 
 
 def status_text(one: PassReport) -> str:

@@ -34,8 +34,8 @@ MOST = 99
 """Percent that a pass shows at most before it has completed: its last page is not yet its end."""
 _JOB = (
     "id", "run_id", "name", "queue", "input", "tenant_id", "idempotency_key", "state", "stop", "park_reason", "attempt",
-    "max_attempts", "run_at", "parks", "wait_event", "error_class", "enqueued_by", "created_at", "started_at",
-    "finished_at", "cancel_requested_by", "cancel_reason",
+    "max_attempts", "run_at", "parks", "wait_event", "error_class", "last_error", "enqueued_by", "created_at",
+    "started_at", "finished_at", "cancel_requested_by", "cancel_reason",
 )  # fmt: skip
 
 
@@ -46,7 +46,7 @@ class PassReport:
     Attributes:
         row: of the ledger; one that is not stored where the pass has not begun.
         begun: whether the ledger has it.
-        job: that sweeps; None where it has been deleted. In a list without its error's text, input and result.
+        job: that sweeps; None where it has been deleted. In a list without its input and result.
         status: where the pass stands.
         percent: of its rows that are handled, 0 to 100; 100 only where it has completed. None: the total is not known.
         rows_per_second: since its present run began, or in its last one; pauses are between runs. None: not known.
@@ -115,7 +115,7 @@ def pass_of(job: Job) -> PassReport | None:
 
 
 def tell_passes(run_ids: Collection[UUID]) -> dict[UUID, PassReport]:
-    """Return what there is to know of some passes, without the texts of errors, inputs and results; in their order.
+    """Return what there is to know of some passes, without inputs and results; in their order.
 
     Args:
         run_ids: of their runs. Those that are gone are left out.
