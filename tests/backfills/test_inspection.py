@@ -22,10 +22,11 @@ from ultimat3_jobs.backfills.declared import declared_backfills
 from ultimat3_jobs.backfills.passes import completed_pass, named, read_passes
 from ultimat3_jobs.backfills.pending import PassStatus, Status
 from ultimat3_jobs.ids import uuid7
-from ultimat3_jobs.inspection import backfill_lists, backfill_texts, report
+from ultimat3_jobs.inspection import backfill_lists, backfill_texts, report, terminal
 from ultimat3_jobs.inspection.backfills import list_backfills, list_passes, pending
 from ultimat3_jobs.inspection.passes import pass_of, tell_pass
 from ultimat3_jobs.inspection.step_texts import why_suspended
+from ultimat3_jobs.inspection.story import tell
 from ultimat3_jobs.models import Backfill, Job
 
 pytestmark = pytest.mark.usefixtures("queue")
@@ -53,6 +54,13 @@ def told(run_id: UUID) -> Any:
     found = tell_pass(run_id)
     assert found is not None
     return found
+
+
+def shown(job_id: UUID) -> list[str]:
+    """Return the lines of `jobs show`."""
+    found = tell(job_id)
+    assert found is not None
+    return [line.strip() for line in terminal.story(found).splitlines()]
 
 
 def test_a_pass_that_has_completed_is_told_with_what_it_came_to() -> None:
@@ -167,6 +175,18 @@ def test_a_speed_is_told_of_what_has_landed_in_the_run() -> None:
     seconds = (running.now - BEGAN).total_seconds()
     assert running.rows_per_second == pytest.approx(600 / seconds)
     assert running.seconds_left == pytest.approx(seconds)
+
+
+def test_a_job_that_sweeps_tells_each_command_once_and_by_what_it_does_to_the_pass() -> None:
+    declare(None, Item)
+    row = a_pass("dead")
+
+    (retry,) = [line for line in shown(row.run_id) if line.startswith(f"python manage.py jobs retry {row.run_id}  #")]
+
+    assert retry.endswith("# lets it go on from its last page")
+    assert "python manage.py backfill t.backfill --write  # starts another pass, from the first row" in shown(
+        row.run_id
+    )
 
 
 def test_what_a_pass_waits_for_is_what_its_job_says() -> None:

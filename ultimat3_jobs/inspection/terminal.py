@@ -84,7 +84,7 @@ def _job(told: Story) -> Iterator[str]:
     yield f"{job.id}  {printable(job.name)}  {printable(job.state)}"
     yield ""
     yield printable(told.why)
-    yield from _mending(told.commands)
+    yield from _mending(_commands(told))
     yield ""
     yield from _facts(
         {
@@ -106,7 +106,6 @@ def _job(told: Story) -> Iterator[str]:
     if told.backfill is not None:
         yield ""
         yield from _facts(backfill_texts.facts(told.backfill))
-        yield from _mending(backfill_texts.commands(told.backfill))
         yield ""
     yield from _block("input", shown(job.input))
     if job.result is not None:
@@ -118,6 +117,12 @@ def _job(told: Story) -> Iterator[str]:
         yield from _attempt(attempt)
     if told.more_attempts:
         yield f"... older attempts are left out; the newest {len(told.attempts)} are shown"
+
+
+def _commands(told: Story) -> list[tuple[str, str]]:
+    """Return the commands of the job and of the pass that it sweeps, each once; those of the pass say more of it."""
+    of_pass = {} if told.backfill is None else dict(backfill_texts.commands(told.backfill))
+    return list({**dict(told.commands), **of_pass}.items())
 
 
 def _steps(told: Story) -> Iterator[str]:
