@@ -1,4 +1,4 @@
-"""A database as it is before `migrate`, as far as one table goes."""
+"""A database as it is before `migrate`, as far as one table or column goes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,24 @@ from django.db import connection
 def without_table(table: str) -> Iterator[None]:
     """Have a table go by another name for the length of the block."""
     elsewhere = f"{table}_elsewhere"
-    _rename(table, elsewhere)
+    with _altered(f"{table} RENAME TO {elsewhere}", f"{elsewhere} RENAME TO {table}"):
+        yield
+
+
+@contextmanager
+def without_column(table: str, column: str) -> Iterator[None]:
+    """Have a column of a table go by another name for the length of the block."""
+    rename = f"{table} RENAME COLUMN {{}} TO {{}}"
+    with _altered(rename.format(column, f"{column}_elsewhere"), rename.format(f"{column}_elsewhere", column)):
+        yield
+
+
+@contextmanager
+def _altered(there: str, back: str) -> Iterator[None]:
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER TABLE {there}")
     try:
         yield
     finally:
-        _rename(elsewhere, table)
-
-
-def _rename(table: str, to: str) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(f"ALTER TABLE {table} RENAME TO {to}")
+        with connection.cursor() as cursor:
+            cursor.execute(f"ALTER TABLE {back}")

@@ -11,7 +11,8 @@ import pytest
 from tests.processes import ROOT_DIRECTORY
 from tests.working import row, run_due
 from ultimat3_jobs import NO_TENANT, Retry, Run, job
-from ultimat3_jobs.logs import emit, logger
+from ultimat3_jobs.errors import MigrationMissing
+from ultimat3_jobs.logs import FailureLog, emit, logger
 from ultimat3_jobs.worker.drain import Ending
 
 
@@ -40,6 +41,48 @@ def test_an_event_that_cannot_be_written_raises_nothing(broken: Broken) -> None:
     emit("jobs.test", level=logging.ERROR, job=1)
 
     assert broken.asked == 1
+
+
+def test_what_fails_again_and_again_shows_its_traceback_once(caplog: pytest.LogCaptureFixture) -> None:
+    failures = FailureLog("jobs.test", level=logging.WARNING)
+
+    def fail(error: Exception) -> None:
+        try:
+            raise error  # noqa: TRY301 - a traceback is what this is about
+        except Exception as raised:
+            failures.tell(raised, loop="one")
+
+    for error in (OSError("no route\nto nowhere"), OSError("no route"), OSError("no name"), ValueError("no name")):
+        fail(error)
+    failures.passed()
+    fail(ValueError("no name"))
+
+    assert [bool(one.exc_info) for one in caplog.records] == [True, False, True, True, True]
+    assert [vars(one)["fields"] for one in caplog.records[:2]] == [
+        {"error": "OSError", "why": "no route", "loop": "one"}
+    ] * 2
+    assert {one.levelno for one in caplog.records} == {logging.WARNING}
+
+
+def test_what_is_not_migrated_is_told_with_what_to_run_and_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    FailureLog("jobs.test").tell(MigrationMissing("no tables", fix="python manage.py migrate"))
+
+    (record,) = caplog.records
+    assert vars(record)["fields"] == {
+        "error": "MigrationMissing", "cause": "no tables", "fix": "python manage.py migrate"
+    }  # fmt: skip
+    assert not record.exc_info
+
+
+def test_an_error_whose_text_raises_is_logged_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("never")
+
+    FailureLog("jobs.test").tell(Mute())
+
+    (record,) = caplog.records
+    assert vars(record)["fields"]["error"] == "Mute"
 
 
 def test_every_event_is_on_the_page_and_no_other() -> None:

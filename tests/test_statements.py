@@ -63,7 +63,35 @@ def test_comments_nest_on_postgresql_alone() -> None:
     assert not ends_the_transaction("/* /* */ COMMIT", nested=True)
 
 
-def test_a_string_reads_where_each_of_its_statements_does() -> None:
-    assert only_reads("(SELECT 1); /* DELETE */ SELECT '; DELETE';", nested=True)
-    assert not only_reads("SELECT 1; DELETE FROM x", nested=True)
-    assert not only_reads("WITH gone AS (DELETE FROM x RETURNING id) SELECT id FROM gone", nested=True)
+READS: list[str | bytes] = [
+    "(SELECT 1); /* DELETE */ SELECT '; DELETE';",
+    "WITH a AS (SELECT 1) SELECT * FROM a",
+    b"with recursive a(n) as (select 1 union all select n + 1 from a) select n from a",
+    "WITH a AS (SELECT 'DELETE' AS \"INSERT\") SELECT * FROM a FOR NO KEY UPDATE",
+    "EXPLAIN SELECT 1 FOR UPDATE",
+    "FETCH FORWARD 10 FROM c",
+    "DECLARE c CURSOR FOR SELECT 1",
+    "LOCK TABLE x IN SHARE MODE",
+    "START TRANSACTION; RESET ROLE; END",
+    "",
+]
+WRITES: list[str | bytes] = [
+    "SELECT 1; DELETE FROM x",
+    "WITH gone AS (DELETE FROM x RETURNING id) SELECT id FROM gone",
+    "WITH a AS (SELECT 1) INSERT INTO x SELECT * FROM a",
+    b"EXPLAIN ANALYZE UPDATE x SET y = 1",
+    "WITH a AS (SELECT 1) SELECT 1 FROM a FOR UPDATE; UPDATE x SET y = 1",
+    "TRUNCATE x",
+    "COPY x FROM STDIN",
+    "CALL anything()",
+]
+
+
+@pytest.mark.parametrize("sql", READS)
+def test_a_string_reads_where_each_of_its_statements_does(sql: str | bytes) -> None:
+    assert only_reads(sql, nested=True)
+
+
+@pytest.mark.parametrize("sql", WRITES)
+def test_a_string_writes_where_one_of_its_statements_does(sql: str | bytes) -> None:
+    assert not only_reads(sql, nested=True)

@@ -9,8 +9,7 @@ from typing import TypeVar
 
 from django.db import connections
 
-from ultimat3_jobs.errors import MigrationMissing
-from ultimat3_jobs.logs import emit
+from ultimat3_jobs.logs import FailureLog, emit
 
 T = TypeVar("T")
 
@@ -40,6 +39,7 @@ class BackgroundLoop:
         self._last = last
         self._wake = threading.Event()
         self._stopping = False
+        self._failures = FailureLog("jobs.loop.failed")
         self._thread = threading.Thread(target=self._run, name=f"ultimat3_jobs.{name}", daemon=True)
 
     def start(self) -> None:
@@ -70,9 +70,10 @@ class BackgroundLoop:
             try:
                 more = self._step()
                 backoff = 0.0
+                self._failures.passed()
             except Exception as error:
                 backoff = min(LONGEST_BACKOFF, backoff * 2 or FIRST_BACKOFF)
-                self._tell(error, backoff)
+                self._failures.tell(error, loop=self.name, next_try_seconds=backoff)
                 close_thread_connections()
             if not more:
                 self._wake.wait(backoff or self._interval)
@@ -80,19 +81,6 @@ class BackgroundLoop:
         if self._last is not None:
             self._last()
         close_thread_connections()
-
-    def _tell(self, error: Exception, backoff: float) -> None:
-        # What has not been migrated says all in two words, again and again; anything else is found by its traceback.
-        known = {"cause": error.cause, "fix": error.fix} if isinstance(error, MigrationMissing) else {}
-        emit(
-            "jobs.loop.failed",
-            level=logging.ERROR,
-            exc_info=not known,
-            loop=self.name,
-            error=type(error).__name__,
-            **known,
-            next_try_seconds=backoff,
-        )
 
 
 def close_thread_connections() -> None:

@@ -6,12 +6,13 @@ import importlib
 import pkgutil
 from contextlib import suppress
 
-from django.db import Error, connections
+from django.apps import apps
+from django.db import Error, ProgrammingError, connections, router
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
 from ultimat3_jobs.errors import DriverUnavailable, MigrationMissing
-from ultimat3_jobs.text import command_line
+from ultimat3_jobs.text import command_line, listed
 
 APP = "ultimat3_jobs"
 
@@ -36,28 +37,54 @@ def unapplied(alias: str) -> list[str]:
     return sorted(one.name for one in pkgutil.iter_modules(path) if (APP, one.name) not in applied)
 
 
-def tables_missing(alias: str, table: str) -> MigrationMissing | None:
-    """Return what is said of a database on which `migrate` has not been run; None where it has.
+def schema_fault(alias: str) -> MigrationMissing | None:
+    """Return what is said of a database that lacks tables or columns of this package's models; None where it has all.
+
+    Indexes and constraints are not looked at: without them everything works, and more slowly.
 
     Args:
-        alias: of the database.
-        table: of this package's, which is looked for.
+        alias: of the database. Routers say which of the models belong there.
 
     Raises:
         Error: where the database does not answer.
     """
-    if has_table(alias, table):
+    missing = _missing(alias)
+    if not missing:
         return None
-    return MigrationMissing(
-        f"{alias!r} has no tables of ultimat3_jobs", fix=command_line("migrate", "--database", alias)
-    )
+    if "x_jobs" in missing or "x_outbox" in missing:
+        cause = f"{alias!r} has no tables of ultimat3_jobs"
+    else:
+        late = f"; not applied there: {', '.join(names)}" if (names := unapplied(alias)) else ""
+        cause = f"{alias!r} lacks {listed(missing)} of ultimat3_jobs{late}"
+    return MigrationMissing(cause, fix=command_line("migrate", "--database", alias))
 
 
 def unusable(alias: str, error: Error) -> DriverUnavailable:
     """What an error of a database says about the queue on it: most often that `migrate` has not been run there."""
     # A database that cannot be asked is away, or in a transaction that is broken.
     with suppress(Error):
-        if missing := tables_missing(alias, "x_jobs"):
-            return missing
+        if fault := schema_fault(alias):
+            return fault
     first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
     return DriverUnavailable(f"the queue's database refused: {first}", fix=command_line("check", "--database", alias))
+
+
+def _missing(alias: str) -> list[str]:
+    """Return the tables that are missing, and the columns as "table.column"."""
+    connection = connections[alias]
+    missing = []
+    with connection.cursor() as cursor:
+        tables = set(connection.introspection.table_names(cursor))
+        for model in apps.get_app_config(APP).get_models():
+            if not router.allow_migrate_model(alias, model):
+                continue
+            table = model._meta.db_table
+            if table not in tables:
+                missing.append(table)
+                continue
+            try:
+                found = {one.name for one in connection.introspection.get_table_description(cursor, table)}
+            except ProgrammingError:  # of a table that this role may not read, nothing is known
+                continue
+            missing += [f"{table}.{field.column}" for field in model._meta.concrete_fields if field.column not in found]
+    return missing

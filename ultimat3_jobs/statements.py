@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 _TOKEN = re.compile(
@@ -18,8 +19,13 @@ _TOKEN = re.compile(
 )
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 _ENDING = re.compile(r"\b(?:COMMIT|END|ABORT|ROLLBACK|PREPARE)\b", re.IGNORECASE)
-_READING = {"SELECT", "VALUES", "TABLE", "SHOW", "EXPLAIN", "PRAGMA", "SET"}
-_READING |= {"BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE"}
+_READING = {"SELECT", "VALUES", "TABLE", "SHOW", "DESCRIBE", "WITH", "EXPLAIN", "DECLARE", "FETCH", "MOVE", "CLOSE"}
+_READING |= {"SET", "RESET", "PRAGMA", "USE", "LOCK", "LISTEN", "UNLISTEN", "DISCARD", "DEALLOCATE"}
+_READING |= {"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"}
+_MAY_WRITE_WITHIN = {"WITH", "EXPLAIN"}
+_WRITING = {"INSERT", "UPDATE", "DELETE", "MERGE", "REPLACE", "CREATE"}
+_OF_A_LOCK = {"FOR", "KEY"}
+"""What stands before the UPDATE of a SELECT that locks."""
 _TRIGGER = re.compile(r"CREATE (?:TEMP |TEMPORARY )?TRIGGER\b")
 _MOST_WORDS = 4
 
@@ -36,13 +42,21 @@ def ends_the_transaction(sql: Any, *, nested: bool) -> bool:
 
 
 def only_reads(sql: Any, *, nested: bool) -> bool:
-    """Whether each statement of a string begins as one that reads, or as one that steers a transaction or a session.
+    """Whether each statement of a string reads, or steers a transaction or a session, as far as its words tell.
 
     Args:
         sql: text, bytes, or what composes text.
         nested: whether comments nest.
     """
-    return all(words[0] in _READING for words in _statements(text_of(sql), nested=nested))
+    return all(_reads(words) for words in _statements(text_of(sql), nested=nested, most=None))
+
+
+def _reads(words: list[str]) -> bool:
+    if words[0] not in _READING:
+        return False
+    if words[0] not in _MAY_WRITE_WITHIN:
+        return True
+    return not any(word in _WRITING and before not in _OF_A_LOCK for before, word in pairwise(words))
 
 
 def text_of(sql: Any) -> str:
@@ -59,8 +73,8 @@ def _is_an_end(words: list[str]) -> bool:
     return first in ("COMMIT", "END", "ABORT") or words[:2] == ["PREPARE", "TRANSACTION"]
 
 
-def _statements(text: str, *, nested: bool) -> Iterator[list[str]]:
-    """Yield the first words of each statement that has any, in capitals.
+def _statements(text: str, *, nested: bool, most: int | None = _MOST_WORDS) -> Iterator[list[str]]:
+    """Yield the first words of each statement that has any, in capitals; all of them where `most` is None.
 
     The statements within a body that is written out, of a trigger or a function, are none of their own, and neither is
     the END behind them.
@@ -75,9 +89,11 @@ def _statements(text: str, *, nested: bool) -> Iterator[list[str]]:
                 within = False
             words = []
             continue
-        if len(words) < _MOST_WORDS:
+        if most is None or len(words) < most:
             words.append(word)
-        begins = (before, word) == ("BEGIN", "ATOMIC") or (word == "BEGIN" and _TRIGGER.match(" ".join(words)))
+        begins = (before, word) == ("BEGIN", "ATOMIC") or (
+            word == "BEGIN" and _TRIGGER.match(" ".join(words[:_MOST_WORDS]))
+        )
         within = within or (bool(begins) and words[0] == "CREATE")
         before = word
     if words and not within:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import TypeGuard
 
 MAX_NAME = 200
@@ -30,6 +31,12 @@ def storable(text: str) -> str:
 def counted(number: int, what: str) -> str:
     """Return a number of things: "1 row", "2,000 rows"."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """Return names in a row, the first of them where they are many."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def bounded(text: str, limit: int) -> str:

@@ -7,7 +7,9 @@ from tests.app.runtime_jobs import (
     forking_after_the_commit,
     forking_async,
     forking_in_a_step,
+    pooling,
     steady,
+    terminating,
     waiting_async,
 )
 from tests.app.step_jobs import stepping, stopped
@@ -17,5 +19,5 @@ from tests.chaos.jobs import atomic, doomed, flaky, plain, steps
 __all__ = [
     "atomic", "atomically", "doomed", "dying", "flaky", "forking", "forking_after_the_commit", "forking_async",
     "forking_in_a_step", "once",
-    "plain", "steady", "stepping", "steps", "stopped", "waiting", "waiting_async",
+    "plain", "pooling", "steady", "stepping", "steps", "stopped", "terminating", "waiting", "waiting_async",
 ]  # fmt: skip

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
+from multiprocessing import get_context
 
 from django.db import transaction
 
@@ -60,6 +62,27 @@ def forking_in_a_step(run: Run, label: str, atomic: bool) -> str:
 
     returned: str = run.step("fork", fork, atomic=atomic)
     return returned
+
+
+@job(idempotency_key="{label}", tenant=NO_TENANT, retry=Retry(attempts=1), timeout="10s")
+def terminating(run: Run, label: str, number: int) -> str:
+    """Start a process and tell it to end, as those of a pool are told."""
+    child = get_context("fork").Process(target=time.sleep, args=[600])
+    child.start()
+    os.kill(child.pid or 0, number)
+    child.join()
+    return str(child.exitcode)
+
+
+@job(idempotency_key="{label}", tenant=NO_TENANT, retry=Retry(attempts=1), timeout="10s")
+def pooling(run: Run, label: str) -> list[int]:
+    """Spread work over processes, and end them as the pool's context manager does."""
+    with get_context("fork").Pool(2) as pool:
+        return pool.map(_square, [1, 2, 3])
+
+
+def _square(number: int) -> int:
+    return number * number
 
 
 @job(idempotency_key="{label}", tenant=NO_TENANT, retry=Retry(attempts=1))

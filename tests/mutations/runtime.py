@@ -172,7 +172,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="connections: session locks",
         file="ultimat3_jobs/worker/connections.py",
-        old="or _CALLS_THE_SESSION.search(text)",
+        old="any(call in lowered for call in _CALLS) or ",
         new="",
         test="tests/worker/test_connections.py::test_what_a_body_sets_for_its_session_is_not_seen_by_the_next",
         vendors=POSTGRESQL,

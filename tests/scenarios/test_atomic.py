@@ -147,7 +147,7 @@ def test_a_worker_that_was_stopped_between_its_ack_and_the_commit_keeps_its_job(
 def test_a_long_atomic_body_costs_no_neighbour_its_lease(
     settings: Any, caplog: pytest.LogCaptureFixture, vendor: str
 ) -> None:
-    settings.ULTIMAT3_JOBS = {"POLL": "50ms", "LEASE": "900ms", "RENEWAL": "100ms"}
+    settings.ULTIMAT3_JOBS = {"POLL": "50ms", "LEASE": "2s", "RENEWAL": "500ms"}
     wrote, over = threading.Event(), threading.Event()
     renewals: list[int] = []
 
@@ -158,7 +158,7 @@ def test_a_long_atomic_body_costs_no_neighbour_its_lease(
         if vendor == "postgresql":
             wait_for(lambda: len(renewals) > 20, "renewals go on")
         else:
-            threading.Event().wait(1.5)
+            threading.Event().wait(2.5)
         over.set()
 
     def short(run: Run, n: int) -> None:

@@ -15,6 +15,8 @@ from tests.app.jobs import (
     forking_async,
     forking_in_a_step,
     once,
+    pooling,
+    terminating,
     waiting,
     waiting_async,
 )
@@ -54,6 +56,25 @@ def test_the_child_of_a_body_that_forks_is_no_second_worker(processes: Processes
     }
     assert set(Effect.objects.values_list("pid", flat=True)) == {child.pid}
     assert child.output().count("jobs.worker.stopped") == 1
+
+
+def test_the_child_of_a_body_ends_when_it_is_told_to(processes: Processes) -> None:
+    """As it would outside a worker: the worker's handlers are the worker's."""
+    signals = (signal.SIGTERM, signal.SIGUSR1) * 10
+    queued = [terminating.enqueue(str(n), number=number) for n, number in enumerate(signals)]
+    worker = processes.manage("jobs_worker", "--burst", "--concurrency", "1")
+
+    assert worker.wait() == 0
+    assert [row(one).result for one in queued] == [str(-number) for number in signals]
+    assert "jobs.worker.stacks" not in worker.output()
+
+
+def test_a_pool_of_processes_in_a_body_ends(processes: Processes) -> None:
+    queued = [pooling.enqueue(str(number)) for number in range(10)]
+    worker = processes.manage("jobs_worker", "--burst", "--concurrency", "1")
+
+    assert worker.wait() == 0
+    assert [row(one).result for one in queued] == [[1, 4, 9]] * 10
 
 
 @pytest.mark.parametrize(

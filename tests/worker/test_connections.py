@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 from django.db import IntegrityError, close_old_connections, connection, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+from psycopg import sql
 
 from tests.app.models import Effect, Organization
 from tests.processes import wait_for
@@ -272,10 +275,16 @@ def test_a_connection_that_the_server_cut_between_two_runs_costs_no_attempt() ->
         ("PREPARE anything AS SELECT 1", False),
         ("DECLARE anything CURSOR WITH HOLD FOR SELECT 1", False),
         ("SELECT 1 AS one INTO TEMP anything", False),
+        (b"SET lock_timeout = '7s'", False),
+        (sql.SQL("SET lock_timeout = '7s'"), False),
+        (sql.SQL("SET {} = {}").format(sql.Identifier("lock_timeout"), sql.Literal("7s")), False),
+        (sql.SQL("SELECT {}").format(sql.Literal("SET lock_timeout = 7")), True),
+        (f"SELECT '{'long' * 1_000}'; SET lock_timeout = '7s'", False),
     ],
+    ids=lambda one: str(one)[:60],
 )
 @pytest.mark.postgresql_only(reason="about settings of a PostgreSQL session")
-def test_what_a_body_sets_for_its_session_is_not_seen_by_the_next(statement: str, kept: bool) -> None:
+def test_what_a_body_sets_for_its_session_is_not_seen_by_the_next(statement: Any, kept: bool) -> None:
     seen: list[Any] = []
 
     @job(name="t.setter", idempotency_key="{n}", tenant=NO_TENANT, retry=Retry(attempts=1))
@@ -291,6 +300,47 @@ def test_what_a_body_sets_for_its_session_is_not_seen_by_the_next(statement: str
     assert states() == {"done": 2}
     assert [setting for _, setting in seen] == ["0", "0"]
     assert (seen[0][0] == seen[1][0]) is kept
+
+
+@pytest.fixture
+def second_alias() -> Iterator[str]:
+    """Another alias of the same database, which bodies open anew."""
+    connections.databases["second"] = dict(connections.databases["default"])
+    yield "second"
+    del connections.databases["second"]
+
+
+def test_what_the_project_sets_in_each_of_its_sessions_is_no_change_of_a_body(second_alias: str) -> None:
+    statements = {"postgresql": "SET lock_timeout = 7000", "sqlite": "PRAGMA cache_size = 7"}
+    seen: list[Any] = []
+
+    def prepare(connection: BaseDatabaseWrapper, **_: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(statements[connection.vendor])
+
+    @job(name="t.second", idempotency_key="{n}", tenant=NO_TENANT, retry=Retry(attempts=1))
+    def second(run: Run, n: int) -> None:
+        with connections[second_alias].cursor() as cursor:
+            cursor.execute("SELECT 1")
+            if n == 3:
+                cursor.execute(statements[connection.vendor])
+        seen.append(connections[second_alias].connection)
+
+    second.enqueue_many([{"n": n} for n in (1, 2, 3, 4)])
+    # As it is for a project: its receivers are there before the worker's.
+    before, connection_created.receivers = connection_created.receivers, []
+    try:
+        connection_created.connect(prepare)
+        connection_created.receivers += before
+        connection_created.sender_receivers_cache.clear()
+        run_due(concurrency=1)
+    finally:
+        connection_created.receivers = before
+        connection_created.sender_receivers_cache.clear()
+
+    assert states() == {"done": 4}
+    assert seen[0] is seen[1] is seen[2]
+    assert seen[3] is not seen[2], "what the third set would be seen by the fourth"
 
 
 def test_a_body_may_share_its_connection_with_a_thread_and_what_that_changes_is_known() -> None:

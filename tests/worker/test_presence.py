@@ -14,10 +14,12 @@ from django.db.models import F
 
 from tests.processes import TIMEOUT, Processes, wait_for
 from tests.working import Failing, declare, run_due, working
+from ultimat3_jobs import Run
 from ultimat3_jobs.inspection.workers import AliveWorker, alive_workers
 from ultimat3_jobs.models import JobLease
 from ultimat3_jobs.records import QueueSelection
-from ultimat3_jobs.worker import presence
+from ultimat3_jobs.worker import loop, presence
+from ultimat3_jobs.worker.drain import Ending
 from ultimat3_jobs.worker.presence import Presence
 
 pytestmark = pytest.mark.usefixtures("queue")
@@ -189,3 +191,31 @@ def test_a_process_that_is_told_to_stop_leaves_no_row_and_one_that_is_killed_lea
         worker.kill(number)
         worker.wait()
         assert JobLease.objects.count() == left
+
+
+def test_a_worker_that_hands_back_leaves_no_row(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.ULTIMAT3_JOBS = {"POLL": "50ms", "DRAIN_TIMEOUT": "50ms"}
+    monkeypatch.setattr(loop, "LAST_WORD", TIMEOUT)
+    let_go, running, over = threading.Event(), threading.Event(), threading.Event()
+    end = presence.Presence.end
+
+    def slow_end(self: presence.Presence) -> None:
+        over.wait(0.5)  # a worker that does not wait for it has ended by then
+        end(self)
+
+    def body(run: Run, n: int) -> None:
+        running.set()
+        let_go.wait(TIMEOUT)
+
+    monkeypatch.setattr(presence.Presence, "end", slow_end)
+    declare(body).enqueue(n=1)
+    with working() as worker:
+        assert running.wait(TIMEOUT)
+        wait_for(JobLease.objects.exists, "the worker is alive")
+        worker.stop()
+        assert worker.ended() is Ending.HANDED_BACK
+        left = JobLease.objects.count()
+        over.set()
+        let_go.set()
+
+    assert left == 0

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import logging
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.checks import CheckMessage
+from django.core.checks.registry import registry
 from django.core.management import CommandError, call_command
-from django.db import connection
+from django.db import OperationalError, connection
 from django.db.migrations.recorder import MigrationRecorder
 
-from tests.missing_table import without_table
+from tests.missing_table import without_column, without_table
 from tests.processes import Processes
 from tests.working import declare, row
 from ultimat3_jobs.worker.readiness import await_queue
@@ -20,6 +24,16 @@ from ultimat3_jobs.worker.readiness import await_queue
 pytestmark = pytest.mark.usefixtures("queue")
 
 MIGRATE = "python manage.py migrate --database default"
+
+
+@contextmanager
+def not_applied(migration: str) -> Iterator[None]:
+    recorder = MigrationRecorder(connection)
+    recorder.record_unapplied("ultimat3_jobs", migration)
+    try:
+        yield
+    finally:
+        recorder.record_applied("ultimat3_jobs", migration)
 
 
 def waits(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
@@ -49,6 +63,29 @@ def test_once_they_are_there_it_begins(processes: Processes) -> None:
     assert "Traceback" not in worker.output()
 
 
+@pytest.mark.parametrize(
+    ("table", "column", "late"),
+    [("x_jobs", "wait_event", "0004_steps"), ("x_backfills", "began_with", "0005_backfills")],
+)
+def test_without_columns_of_a_newer_release_it_does_not_begin(
+    caplog: pytest.LogCaptureFixture, table: str, column: str, late: str
+) -> None:
+    queued = declare(lambda run, n: None).enqueue(1)
+    with without_column(table, column), not_applied(late), pytest.raises(CommandError) as refused:
+        call_command("jobs_worker", "--burst")
+
+    assert f"'default' lacks {table}.{column} of ultimat3_jobs; not applied there: {late}" in str(refused.value)
+    assert MIGRATE in str(refused.value)
+    assert row(queued).state == "ready"
+
+
+def test_without_one_table_it_says_which(caplog: pytest.LogCaptureFixture) -> None:
+    with without_table("x_job_steps"), pytest.raises(CommandError) as refused:
+        call_command("jobs_worker", "--burst")
+
+    assert "'default' lacks x_job_steps of ultimat3_jobs\n" in str(refused.value)
+
+
 def test_a_worker_that_waits_is_stopped_by_a_signal(processes: Processes) -> None:
     with without_table("x_jobs"):
         worker = processes.manage("jobs_worker")
@@ -76,6 +113,24 @@ def test_a_database_that_does_not_answer_is_told_by_its_own_words(processes: Pro
     assert "Traceback" not in worker.output()
 
 
+def test_a_check_that_meets_a_database_that_is_away_is_made_again() -> None:
+    asked: list[Any] = []
+
+    def meets_the_database(**_: Any) -> list[CheckMessage]:
+        asked.append(len(asked))
+        if len(asked) == 1:
+            raise OperationalError("it is starting up")
+        return []
+
+    registry.register(meets_the_database)
+    try:
+        call_command("jobs_worker", "--burst", skip_checks=False)
+    finally:
+        registry.registered_checks.remove(meets_the_database)
+
+    assert asked == [0, 1]
+
+
 def test_a_burst_does_not_wait() -> None:
     with without_table("x_jobs"), pytest.raises(CommandError, match="X_MIGRATION_MISSING") as refused:
         call_command("jobs_worker", "--burst")
@@ -85,13 +140,8 @@ def test_a_burst_does_not_wait() -> None:
 
 def test_a_migration_that_is_missing_is_told_and_the_worker_works(caplog: pytest.LogCaptureFixture) -> None:
     queued = declare(lambda run, n: None).enqueue(1)
-    recorder = MigrationRecorder(connection)
-    recorder.record_unapplied("ultimat3_jobs", "0006_backfill_lookups")
-    try:
-        with caplog.at_level(logging.WARNING):
-            call_command("jobs_worker", "--burst")
-    finally:
-        recorder.record_applied("ultimat3_jobs", "0006_backfill_lookups")
+    with not_applied("0006_backfill_lookups"), caplog.at_level(logging.WARNING):
+        call_command("jobs_worker", "--burst")
 
     (told,) = [vars(one)["fields"] for one in caplog.records if vars(one).get("event") == "jobs.worker.unmigrated"]
     assert told == {
@@ -113,12 +163,7 @@ def test_a_project_that_turns_migrations_off_is_not_told_of_them(
     caplog: pytest.LogCaptureFixture, settings: Any
 ) -> None:
     settings.MIGRATION_MODULES = {"ultimat3_jobs": None}
-    recorder = MigrationRecorder(connection)
-    recorder.record_unapplied("ultimat3_jobs", "0006_backfill_lookups")
-    try:
-        with caplog.at_level(logging.WARNING):
-            assert await_queue(is_stopped=lambda: False)
-    finally:
-        recorder.record_applied("ultimat3_jobs", "0006_backfill_lookups")
+    with not_applied("0006_backfill_lookups"), caplog.at_level(logging.WARNING):
+        assert await_queue(is_stopped=lambda: False)
 
     assert not caplog.records

@@ -16,7 +16,7 @@ from ultimat3_jobs.drivers import Capability, get_driver
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.outbox.move import move
 from ultimat3_jobs.outbox.publish import publish
-from ultimat3_jobs.schema import tables_missing
+from ultimat3_jobs.schema import schema_fault
 from ultimat3_jobs.settings import get_settings
 
 
@@ -41,8 +41,8 @@ def relay_once(alias: str | None = None) -> int:
         return pass_of(alias)
     except DatabaseError as error:
         with suppress(Error):  # or it does not answer: its own words say more
-            if missing := tables_missing(alias, "x_outbox") or tables_missing(queue_alias(), "x_jobs"):
-                raise missing from error
+            if fault := schema_fault(alias) or schema_fault(queue_alias()):
+                raise fault from error
         raise
 
 

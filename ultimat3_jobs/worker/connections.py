@@ -14,8 +14,10 @@ from weakref import WeakSet
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 
 from ultimat3_jobs.logs import emit
+from ultimat3_jobs.statements import text_of
 from ultimat3_jobs.transactions import in_raw_transaction
 from ultimat3_jobs.worker.inflight import monotonic
 
@@ -31,10 +33,8 @@ _CHANGES_THE_SESSION = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 # Functions that do the same. A lock that outlives its run keeps every other worker waiting.
-_CALLS_THE_SESSION = re.compile(r"\bset_config\b|\bpg_(?:try_)?advisory_lock|\bINTO\s+TEMP", re.IGNORECASE)
-_LONGEST_LOOK = 2_000
-"""Characters up to which a statement is searched."""
-
+_CALLS = ("set_config", "pg_advisory_lock", "pg_try_advisory_lock")
+_INTO_TEMP = re.compile(r"into\s+temp")
 _thread = threading.local()
 
 
@@ -109,6 +109,13 @@ def _clean(connection: BaseDatabaseWrapper, watch: _Watch) -> bool:
     return not connection.errors_occurred or connection.is_usable()
 
 
+def _changes_the_session(text: str) -> bool:
+    if _CHANGES_THE_SESSION.search(text):
+        return True
+    lowered = text.lower()
+    return any(call in lowered for call in _CALLS) or bool(_INTO_TEMP.search(lowered))
+
+
 class _Watch:
     """Wraps the statements of one run. A body may share its connection with threads of its own: they are seen too."""
 
@@ -120,8 +127,7 @@ class _Watch:
     def __call__(self, execute: Any, sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
         """Note where a body changes its session, such as its `search_path`: nobody can tell how to change it back."""
         alias = context["connection"].alias
-        text = str(sql)[:_LONGEST_LOOK]
-        if _CHANGES_THE_SESSION.search(text) or _CALLS_THE_SESSION.search(text):
+        if _changes_the_session(text_of(sql)):
             self.changed.add(alias)
         self._cursors.add(context["cursor"])
         return execute(sql, params, many, context)
@@ -132,6 +138,18 @@ class _Watch:
             if cursor.db.alias == alias:
                 with contextlib.suppress(Exception):
                     cursor.close()
+
+
+def _opened(connection: BaseDatabaseWrapper, **_: Any) -> None:
+    """Forget what was changed in the session before: so far a new one has what the project sets in each of its own."""
+    watch: _Watch | None = getattr(_thread, "watch", None)
+    while watch is not None:
+        watch.changed.discard(connection.alias)
+        watch = watch.outer
+
+
+# Behind the receivers of the project, which were there when its apps were loaded.
+connection_created.connect(_opened, dispatch_uid="ultimat3_jobs.worker.connections")
 
 
 def _server_spoke(connection: BaseDatabaseWrapper) -> bool:

@@ -6,7 +6,7 @@ import logging
 from datetime import timedelta
 
 from ultimat3_jobs.drivers import Driver
-from ultimat3_jobs.logs import emit
+from ultimat3_jobs.logs import FailureLog, emit
 from ultimat3_jobs.loops import close_thread_connections
 from ultimat3_jobs.records import Renewal
 from ultimat3_jobs.worker.inflight import ActiveRun, Inflight, monotonic
@@ -29,6 +29,7 @@ class Heartbeat:
         self._inflight = inflight
         self._lease = lease
         self._waits_its_turn = False
+        self._failures = FailureLog("jobs.heartbeat.failed", level=logging.WARNING)
         self.interval = min(renewal, lease / BEATS_A_LEASE).total_seconds()
 
     def beat(self) -> bool:
@@ -41,10 +42,11 @@ class Heartbeat:
             except Exception as error:
                 # One that gave up waiting still waits: whoever would take the jobs waits for the same lock.
                 self._waits_its_turn = self._waits_its_turn and "locked" in str(error)
-                emit("jobs.heartbeat.failed", level=logging.WARNING, exc_info=True, error=type(error).__name__)
+                self._failures.tell(error)
                 close_thread_connections()
             else:
                 self._waits_its_turn = False
+                self._failures.passed()
         return False
 
     def _renew(self, active: list[ActiveRun]) -> None:

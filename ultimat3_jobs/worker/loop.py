@@ -16,7 +16,7 @@ from ultimat3_jobs import registry
 from ultimat3_jobs.aliases import outbox_aliases
 from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.errors import JobTimeout
-from ultimat3_jobs.logs import emit
+from ultimat3_jobs.logs import FailureLog, emit
 from ultimat3_jobs.loops import (
     FIRST_BACKOFF,
     LONGEST_BACKOFF,
@@ -48,6 +48,8 @@ from ultimat3_jobs.worker.settle import settle
 LONGEST_GATHERING = 0.02
 LAST_PASS = 5.0
 """Seconds for the passes of the background loops that are under way when the runs have ended."""
+LAST_WORD = 1.0
+"""Seconds to take its own row away for a worker that leaves runs behind: it would be taken for alive for a lease."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,7 @@ class Worker:
         self._finishing = False
         self._stops = itertools.count()
         self._claim_seconds = 0.0
+        self._failures = FailureLog("jobs.worker.claim-failed")
         self._heartbeat = Heartbeat(
             self._driver, self._inflight, lease=self._settings.lease, renewal=self._settings.renewal
         )
@@ -121,11 +124,12 @@ class Worker:
             excluded=",".join(self._options.queues.excluded) or "none",
         )
         beat = self._heartbeat.interval
+        telling = self._telling(beat)
         leases = [
             BackgroundLoop("heartbeat", interval=beat, step=self._heartbeat.beat),
             BackgroundLoop("lease-watch", interval=beat, step=self._heartbeat.watch),
             # A thread and a connection of its own: no renewal waits for it.
-            self._telling(beat),
+            telling,
         ]
         chores = self._chores()
         for loop in (*leases, *chores):
@@ -145,6 +149,8 @@ class Worker:
         )
         for loop in (*leases, *chores):
             loop.stop(LAST_PASS if ending is Ending.DRAINED else 0)
+        if ending is Ending.HANDED_BACK:
+            telling.stop(LAST_WORD)
         self._deadlines.stop(LAST_PASS if ending is Ending.DRAINED else 0)
         self._bodies.close(wait=ending is Ending.DRAINED)
         self._async_bodies.close(wait=ending is Ending.DRAINED and not self._bodies.abandoned)
@@ -202,9 +208,10 @@ class Worker:
                     if not claimed:
                         return
                 backoff = 0.0
+                self._failures.passed()
             except Exception as error:
                 backoff = min(LONGEST_BACKOFF, backoff * 2 or FIRST_BACKOFF)
-                emit("jobs.worker.claim-failed", level=logging.ERROR, exc_info=True, error=type(error).__name__)
+                self._failures.tell(error, next_try_seconds=backoff)
                 close_thread_connections()
             if claimed < free or not free:
                 self._wait(backoff or self._settings.poll.total_seconds())

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ultimat3_jobs.aliases import queue_alias
-from ultimat3_jobs.logs import emit
+from ultimat3_jobs.logs import FailureLog
 from ultimat3_jobs.loops import close_thread_connections
 from ultimat3_jobs.records import QueueSelection
 from ultimat3_jobs.settings import get_settings
@@ -45,6 +45,7 @@ class Presence:
         self._every = every
         self._waits = waits
         self._written_at: float | None = None
+        self._failures = FailureLog("jobs.worker.presence-failed", level=logging.WARNING)
         serves: dict[str, Any] = {
             "only": list(queues.only),
             "excluded": list(queues.excluded),
@@ -86,5 +87,7 @@ class Presence:
         try:
             write()
         except Exception as error:
-            emit("jobs.worker.presence-failed", level=logging.WARNING, exc_info=True, error=type(error).__name__)
+            self._failures.tell(error)
             close_thread_connections()
+        else:
+            self._failures.passed()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from ultimat3_jobs.drivers import Driver
-from ultimat3_jobs.logs import emit
+from ultimat3_jobs.logs import FailureLog
 from ultimat3_jobs.loops import close_thread_connections
 from ultimat3_jobs.records import Progress
 from ultimat3_jobs.worker.inflight import Inflight
@@ -20,6 +20,7 @@ class ProgressWriter:
     def __init__(self, driver: Driver, inflight: Inflight) -> None:
         self._driver = driver
         self._inflight = inflight
+        self._failures = FailureLog("jobs.progress.failed", level=logging.WARNING)
 
     def step(self) -> bool:
         """Write once. What does not land, since its row is locked, is written the next time. Never raises."""
@@ -31,9 +32,10 @@ class ProgressWriter:
         try:
             landed = self._driver.progress([Progress(one.job.claim, text) for one, text in changed])
         except Exception as error:
-            emit("jobs.progress.failed", level=logging.WARNING, exc_info=True, error=type(error).__name__)
+            self._failures.tell(error)
             close_thread_connections()
             return False
+        self._failures.passed()
         for (one, text), written in zip(changed, landed, strict=True):
             if written:
                 one.progress_written = text

@@ -12,7 +12,7 @@ from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.errors import DriverUnavailable
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.loops import FIRST_BACKOFF, LONGEST_BACKOFF, LONGEST_DEAF, close_thread_connections
-from ultimat3_jobs.schema import tables_missing, unapplied, unusable
+from ultimat3_jobs.schema import schema_fault, unapplied, unusable
 from ultimat3_jobs.text import command_line
 
 
@@ -24,14 +24,14 @@ def require_queue() -> None:
     """
     alias = queue_alias()
     try:
-        if missing := tables_missing(alias, "x_jobs"):
-            raise missing
+        if fault := schema_fault(alias):
+            raise fault
         late = unapplied(alias)
     except Error as error:
         close_thread_connections()
         raise unusable(alias, error) from error
     if late:
-        # It works all the same: what they add may be nothing that its jobs need, and nothing waits for the migration.
+        # Nothing needs what they add: an index that is being built, most often.
         fix = command_line("migrate", "ultimat3_jobs", "--database", alias)
         emit("jobs.worker.unmigrated", level=logging.WARNING, database=alias, migrations=",".join(late), fix=fix)
 

@@ -9,13 +9,13 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import Error
 
 from ultimat3_jobs.errors import DriverUnavailable
+from ultimat3_jobs.management.handling import handling
 from ultimat3_jobs.records import QueueSelection
 from ultimat3_jobs.settings import MAX_CONCURRENCY
 from ultimat3_jobs.worker.drain import Ending
@@ -49,8 +49,8 @@ class Command(BaseCommand):
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         # From here on, so that a signal which comes while the settings are checked ends the worker as any other does.
-        self._stops = _Stops()
-        with _handling({signal.SIGTERM: self._stops.stop, signal.SIGINT: self._stops.stop}) as afterwards:
+        self._stops, self._burst = _Stops(), options["burst"]
+        with handling({signal.SIGTERM: self._stops.stop, signal.SIGINT: self._stops.stop}) as afterwards:
             output = super().execute(*args, **options)
             if self._stops.asked and _from_the_shell(self):
                 # One that comes again while the interpreter shuts down would end the process as if it had been killed.
@@ -70,14 +70,14 @@ class Command(BaseCommand):
             )
         )
         self._stops.of(worker)
-        if not self._is_ready(burst=options["burst"]):
+        if not self._is_ready():
             return
         code = CodeWatch(worker.finish)
         if options["reload"]:
             code.start()
         stacks = StackWriter()
         try:
-            with _handling({signal.SIGUSR1: stacks.ask}):
+            with handling({signal.SIGUSR1: stacks.ask}):
                 ending = worker.run()
         finally:
             stacks.close()
@@ -94,9 +94,16 @@ class Command(BaseCommand):
             # A thread that a body left behind and that does not end would keep the process for ever.
             _exit_in(LAST_STEPS, ending)
 
-    def _is_ready(self, *, burst: bool) -> bool:
+    def check(self, *args: Any, **options: Any) -> None:
+        try:
+            super().check(*args, **options)
+        except Error:  # some of Django's checks of models ask the databases
+            if self._is_ready():
+                super().check(*args, **options)
+
+    def _is_ready(self) -> bool:
         """Wait for the queue; a burst, which nobody may be there to stop, ends without it."""
-        if not burst:
+        if not self._burst:
             return await_queue(is_stopped=lambda: self._stops.asked)
         try:
             require_queue()
@@ -125,25 +132,6 @@ class _Stops:
         self._worker = worker
         if self.asked:
             worker.stop()
-
-
-@contextmanager
-def _handling(handlers: dict[signal.Signals, Callable[[], None]]) -> Iterator[dict[signal.Signals, Any]]:
-    """Handle signals for the length of the block: called from other code, a burst must leave Ctrl-C as it was.
-
-    Gives the handlers that are put back afterwards.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield {}  # signals are the main thread's
-        return
-    before: dict[signal.Signals, Any] = {
-        number: signal.signal(number, lambda *_, call=call: call()) for number, call in handlers.items()
-    }
-    try:
-        yield before
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _from_the_shell(command: BaseCommand) -> bool:
