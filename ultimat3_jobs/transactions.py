@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from django.db import connections, transaction
+from django.db import DatabaseError, connections, transaction
+from django.db.transaction import TransactionManagementError
 
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.errors import StepNotAtomic, TransactionBroken
@@ -120,7 +121,15 @@ class FencedTransaction:
             raise self._ended()
         if not connection.in_atomic_block or len(connection.atomic_blocks) != self._depth:
             raise self._broken("left a transaction.atomic() block open, or closed one that is not its own")
-        is_marked, landed = self._mark.holds_with(fence)
+        try:
+            is_marked, landed = self._mark.holds_with(fence)
+        except DatabaseError as error:
+            if sqlstate(error) in OUT_OF_SIGHT:
+                error.add_note(
+                    f"{self._owner} was done, and its fence could not be written: does it leave a role or a "
+                    "search_path set? SET LOCAL ROLE NONE; SET LOCAL search_path TO DEFAULT  -- before it ends"
+                )
+            raise
         if not is_marked:
             raise self._ended()
         self.landed = landed
@@ -160,9 +169,19 @@ class FencedTransaction:
                 yield
             except BaseException as error:
                 with suppress(Exception):  # an exception can refuse even this
-                    if not isinstance(error, TransactionBroken) and self._mark.is_over():
-                        error.add_note(f"{self._owner} had ended its transaction: what it committed stays written")
+                    self._explain(connection, error)
                 raise
+
+    def _explain(self, connection: BaseDatabaseWrapper, error: BaseException) -> None:
+        if connection.closed_in_transaction:
+            error.add_note(f"{self._owner} closed the connection of its transaction: what it wrote is undone")
+        elif not isinstance(error, TransactionBroken) and self._mark.is_over():
+            error.add_note(f"{self._owner} had ended its transaction: what it committed stays written")
+        elif connection.needs_rollback and isinstance(error, TransactionManagementError):
+            error.add_note(
+                f"{self._owner} caught an error inside transaction.atomic(savepoint=False), or called "
+                "set_rollback(True): its transaction cannot commit"
+            )
 
     def _ends_it(self) -> TransactionBroken:
         return self._broken("would end the transaction that it shares with its fence, by a statement of its own")
@@ -257,14 +276,17 @@ TRIES = 5
 """How often such a transaction is begun at most."""
 LONGEST_PAUSE = 0.2
 """Seconds between two of these tries; chance decides, so that two that met do not meet again."""
+OUT_OF_SIGHT = ("42501", "42P01")
+"""Its codes for a table that may not be written to, or is not found."""
 QUERY_CANCELLED = "57014"
 """Its code for a statement that took longer than `statement_timeout`, or that a person ended."""
 
 
 def sqlstate(error: BaseException) -> str:
     """Return the server's code for a database error, Django's or the driver's own; empty where it has none."""
-    state = getattr(error, "sqlstate", None) or getattr(error.__cause__, "sqlstate", None)
-    return state if isinstance(state, str) else ""
+    # psycopg 2 has another name for it.
+    named = (getattr(one, name, None) for one in (error, error.__cause__) for name in ("sqlstate", "pgcode"))
+    return next((state for state in named if isinstance(state, str)), "")
 
 
 def in_raw_transaction(connection: BaseDatabaseWrapper) -> bool:

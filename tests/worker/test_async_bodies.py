@@ -357,8 +357,13 @@ def test_a_run_whose_lease_is_lost_is_cancelled() -> None:
     with working(concurrency=1) as worker:
         assert endless.started.wait(30)
         (one,) = worker.worker._inflight.all()
-        one.confirmed_at -= 3_600
-        worker.worker._heartbeat.watch()
+
+        def lose() -> bool:
+            one.confirmed_at -= 3_600  # again where a renewal lands meanwhile
+            worker.worker._heartbeat.watch()
+            return one.lost
+
+        wait_for(lose, "it is taken for lost")
         assert endless.unwound.wait(30)
 
     assert row(queued).error_class == "asyncio.exceptions.CancelledError"

@@ -465,6 +465,41 @@ def test_a_body_that_calls_for_a_rollback_fails_and_leaves_nothing() -> None:
     run_due()
 
     assert (row(queued).state, written()) == ("dead", 0)
+    assert "called set_rollback(True): its transaction cannot commit" in row(queued).last_error
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_body_that_closes_its_connection_fails_with_that_as_the_reason(goes_on: bool) -> None:
+    def body(run: Run, n: int) -> None:
+        write(run, n)
+        close()
+        if goes_on:
+            write(run, n)
+
+    queued = declare(body, atomic=True, retry=ONCE).enqueue(1)
+    run_due()
+
+    assert (row(queued).state, written()) == ("dead", 0)
+    assert "closed the connection of its transaction: what it wrote is undone" in row(queued).last_error
+
+
+@pytest.mark.postgresql_only(reason="SQLite has neither roles nor schemas")
+@pytest.mark.parametrize("local", ["ROLE pg_monitor", "search_path TO pg_catalog"])
+@pytest.mark.parametrize("sets_back", [True, False])
+def test_a_body_may_set_a_role_or_a_search_path_and_sets_it_back(local: str, sets_back: bool) -> None:
+    def body(run: Run, n: int) -> None:
+        write(run, n)
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET LOCAL {local}")
+            if sets_back:
+                cursor.execute("SET LOCAL ROLE NONE; SET LOCAL search_path TO DEFAULT")
+
+    queued = declare(body, atomic=True, retry=ONCE).enqueue(1)
+    run_due()
+
+    assert (row(queued).state, written()) == (("done", 1) if sets_back else ("dead", 0))
+    told = "SET LOCAL ROLE NONE; SET LOCAL search_path TO DEFAULT  -- before it ends"
+    assert (told in row(queued).last_error) is not sets_back
 
 
 @pytest.mark.sqlite_only(reason="on SQLite a transaction that has read may not write once another has written")
