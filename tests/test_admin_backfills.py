@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 
 from tests.app.models import Item
 from tests.backfills.sweeping import declare
-from tests.inspection.rows import add_job
+from tests.inspection.rows import LATER, add_job, add_worker
 from tests.test_admin import SeenBy, act, confirm, page, seen_by
 from tests.working import history, row
 from ultimat3_jobs.ids import uuid7
@@ -92,7 +92,7 @@ def test_the_list_of_passes_goes_on_page_by_page(admin_client: Client) -> None:
 def test_a_passes_page_says_how_far_it_is_and_what_steers_it(admin_client: Client) -> None:
     declare(None, Item)
     job = add_pass("suspended", begun=True, processed=25, total=100, estimated=True, rate=5)
-    Job.objects.filter(pk=job.id).update(park_reason="its window is 22:00-06:00")
+    Job.objects.filter(pk=job.id).update(park_reason="its window is 22:00-06:00", run_at=LATER)
 
     text = page(admin_client, page_of(job.id))
 
@@ -106,6 +106,8 @@ def test_a_passes_page_says_how_far_it_is_and_what_steers_it(admin_client: Clien
 
 
 def test_a_pass_that_has_not_begun_has_a_page(started: UUID, admin_client: Client) -> None:
+    add_worker()
+
     text = page(admin_client, page_of(started))
 
     assert "a worker that serves the queue" in text
@@ -281,6 +283,7 @@ def test_the_list_goes_on_where_the_tenant_of_one_cannot_be_told(admin_client: C
     declare(None, Item, name="t.broken", tenant=lambda: {}["acme"])
     declare(None, Item, name="t.other")
     add_pass("ready", "t.broken")
+    add_worker()
 
     text = page(admin_client, LIST)
 

@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from tests.app.models import Item
 from tests.backfills.ledger_rows import ledger_row
 from tests.backfills.sweeping import declare, ledger, sweep
-from tests.inspection.rows import add_job
+from tests.inspection.rows import LATER, add_job, add_worker
 from tests.working import row, run_due
 from ultimat3_jobs.backfills.declared import declared_backfills
 from ultimat3_jobs.backfills.passes import completed_pass, named, read_passes
@@ -27,10 +27,12 @@ from ultimat3_jobs.inspection.backfills import list_backfills, list_passes, pend
 from ultimat3_jobs.inspection.passes import pass_of, tell_pass
 from ultimat3_jobs.inspection.step_texts import why_suspended
 from ultimat3_jobs.inspection.story import tell
+from ultimat3_jobs.inspection.workers import Look
 from ultimat3_jobs.models import Backfill, Job
 
 pytestmark = pytest.mark.usefixtures("queue")
 
+START = "python manage.py jobs_worker --queues bulk"
 BEGAN = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
@@ -78,6 +80,7 @@ def test_a_pass_that_has_completed_is_told_with_what_it_came_to() -> None:
 
 def test_a_pass_that_is_queued_is_told_before_the_ledger_has_it() -> None:
     started = declare(None, Item, batch=10, rate=3).enqueue(forced=True)
+    add_worker()
 
     one = told(started.id)
 
@@ -190,11 +193,52 @@ def test_a_job_that_sweeps_tells_each_command_once_and_by_what_it_does_to_the_pa
 
 
 def test_what_a_pass_waits_for_is_what_its_job_says() -> None:
-    parked = a_pass("suspended", job={"park_reason": "its window opens at 22:00"})
-    failed = a_pass("delayed", "t.failed")
+    parked = a_pass("suspended", job={"park_reason": "its window opens at 22:00", "run_at": LATER})
+    failed = a_pass("delayed", "t.failed", job={"run_at": LATER})
 
     assert told(parked.run_id).waits_for == "its window opens at 22:00"
-    assert told(failed.run_id).waits_for == "its next attempt, due at 2026-01-01 12:00:00 UTC"
+    assert told(failed.run_id).waits_for == "its next attempt, due at 2124-02-05 12:00:00 UTC"
+
+
+@pytest.mark.parametrize("state", ["ready", "delayed", "suspended"])
+def test_a_pass_whose_moment_has_come_waits_for_a_worker_whatever_it_waited_for(state: str) -> None:
+    one = a_pass(state, job={"park_reason": "its worker was told to stop", "queue": "bulk"})
+    worker = add_worker("bulk")
+    for serves, words in (
+        (True, "a worker that serves the queue 'bulk'"),
+        (False, f"a worker, and none that serves the queue 'bulk' is alive ({START} starts one)"),
+    ):
+        worker.data = {"only": ["bulk" if serves else "mail"]}
+        worker.save()
+
+        assert (told(one.run_id).is_due, told(one.run_id).waits_for) == (True, words)
+        found = tell(one.run_id)
+        assert f"waits for {words}" in found.why
+        assert words in backfill_texts.status_text(told(one.run_id))
+        printed = [*shown(one.run_id), backfill_lists.backfills(list_backfills())]
+        assert "told to stop" not in str(printed)
+
+
+def test_a_pass_that_is_paused_and_due_says_that_it_is_paused() -> None:
+    one = a_pass("suspended", job={"park_reason": "paused by ann"}, paused_at=BEGAN, paused_by="ann")
+    add_worker()
+
+    assert tell(one.run_id).why == (
+        "It is paused at 2026-01-01 12:00:00 UTC by ann: no reason was given. Once it is resumed, it waits for a "
+        "worker that serves the queue 'default'."
+    )
+
+
+def test_a_list_of_passes_that_are_due_looks_for_workers_once() -> None:
+    counts = []
+    for number in (1, 5):
+        for each in range(number):
+            a_pass("suspended", f"t.{number}-{each}", job={"queue": f"q{each}"})
+        with CaptureQueriesContext(connection) as queries:
+            list_passes()
+        counts.append(sum("x_job_leases" in one["sql"] for one in queries))
+
+    assert counts == [1, 1]
 
 
 def test_a_failed_pass_is_told_with_its_error_and_goes_on_by_a_retry() -> None:
@@ -219,10 +263,10 @@ def test_of_what_no_code_declares_no_pass_is_offered() -> None:
 
 def test_a_pass_that_is_suspended_is_looked_at_again_and_does_not_go_on_for_sure() -> None:
     declare(None, Item)
-    paused = a_pass("suspended", job={"park_reason": "paused by ann"})
+    paused = a_pass("suspended", job={"park_reason": "paused by ann", "run_at": LATER})
     assert paused.run_id is not None
 
-    assert "It is looked at again at " in why_suspended(Job.objects.get(pk=paused.run_id))
+    assert "It is looked at again at " in why_suspended(Job.objects.get(pk=paused.run_id), Look())
 
 
 def test_a_declaration_that_has_changed_since_is_told_as_such() -> None:

@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 
 from tests.commanding import printed, printed_json
 from tests.declaring import job_taking
-from tests.inspection.rows import add_attempt, add_job, add_staged
+from tests.inspection.rows import LATER, add_attempt, add_job, add_staged
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.inspection import lists
 from ultimat3_jobs.inspection.repair import Outcome, cancel, retry
@@ -97,7 +97,7 @@ def test_a_list_goes_on_where_it_stopped() -> None:
 @pytest.mark.parametrize("state", [*State, "frozen"])
 def test_a_job_of_any_state_is_shown_with_the_reason_and_what_mends_it(state: str) -> None:
     parked = {"park_reason": "no code knows it", "parks": 1} if state == "suspended" else {}
-    job = add_job(state, claimed_by="w1", **parked)
+    job = add_job(state, claimed_by="w1", run_at=LATER, **parked)
 
     told = as_json("show", job.id)
 

@@ -13,6 +13,8 @@ STEPS = "ultimat3_jobs/inspection/steps.py"
 TOLD = "tests/inspection/test_steps.py::"
 ADMIN = "tests/test_admin_steps.py::"
 COMMAND = "ultimat3_jobs/management/commands/jobs.py"
+WAITING = "tests/inspection/test_waiting.py::"
+PASSES = "tests/backfills/test_inspection.py::"
 
 MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
@@ -350,5 +352,47 @@ MUTATIONS: tuple[Mutation, ...] = (
         new="            if False:\n",
         test="tests/test_operations.py::test_what_a_broken_off_build_left_is_built_anew",
         vendors=POSTGRESQL,
+    ),
+    Mutation(
+        guard="what is due is not told by what it was suspended for",
+        file="ultimat3_jobs/inspection/step_texts.py",
+        old="    if look.is_due(job.run_at):\n",
+        new="    if False:\n",
+        test=f"{WAITING}test_a_job_whose_moment_has_come_waits_for_a_worker",
+    ),
+    Mutation(
+        guard="a list does not tell what is due by what it was suspended for",
+        file="ultimat3_jobs/inspection/story.py",
+        old="    if is_due(job, look):\n",
+        new="    if False:\n",
+        test=f"{WAITING}test_a_list_tells_what_is_due_from_what_is_not",
+    ),
+    Mutation(
+        guard="a pass that is due is not told by what it was suspended for",
+        file="ultimat3_jobs/inspection/passes.py",
+        old="    if is_due(job, look):\n",
+        new="    if job.state == State.READY:\n",
+        test=f"{PASSES}test_a_pass_whose_moment_has_come_waits_for_a_worker_whatever_it_waited_for",
+    ),
+    Mutation(
+        guard="what is due says where nobody serves its queue",
+        file="ultimat3_jobs/inspection/workers.py",
+        old="        if self.is_served(queue):\n",
+        new="        if True:\n",
+        test=f"{WAITING}test_a_job_whose_moment_has_come_waits_for_a_worker",
+    ),
+    Mutation(
+        guard="a list looks for workers once",
+        file="ultimat3_jobs/inspection/workers.py",
+        old="    @cached_property\n    def _workers",
+        new="    @property\n    def _workers",
+        test=f"{WAITING}test_a_list_looks_for_workers_once",
+    ),
+    Mutation(
+        guard="a pass that is paused and due says that it is paused",
+        file="ultimat3_jobs/inspection/step_texts.py",
+        old="    if paused:\n",
+        new="    if False:\n",
+        test=f"{PASSES}test_a_pass_that_is_paused_and_due_says_that_it_is_paused",
     ),
 )

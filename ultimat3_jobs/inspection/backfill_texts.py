@@ -6,8 +6,8 @@ from ultimat3_jobs.backfills.commands import backfill_command
 from ultimat3_jobs.backfills.declared import declared_under
 from ultimat3_jobs.backfills.passes import is_at_its_end
 from ultimat3_jobs.backfills.pending import PassStatus
+from ultimat3_jobs.inspection.error_texts import error_line
 from ultimat3_jobs.inspection.passes import PassReport
-from ultimat3_jobs.inspection.story import error_line
 from ultimat3_jobs.moments import instant, span
 from ultimat3_jobs.states import RETRYABLE
 from ultimat3_jobs.text import command_line, counted

@@ -10,9 +10,10 @@ from ultimat3_jobs.inspection.masking import bounded, printable, shown
 from ultimat3_jobs.inspection.preview import Preview, preview_command
 from ultimat3_jobs.inspection.repair import mending
 from ultimat3_jobs.inspection.staged import StagedPage, staged_command
-from ultimat3_jobs.inspection.step_texts import output_text, progress_text, state_text, took_text, when_text
+from ultimat3_jobs.inspection.step_texts import is_due, output_text, progress_text, state_text, took_text, when_text
 from ultimat3_jobs.inspection.steps import MAX_STEPS_SHOWN
 from ultimat3_jobs.inspection.story import StagedStory, Story, attempt_line, attempt_text, failure_text, overview
+from ultimat3_jobs.inspection.workers import Look, worker_command
 from ultimat3_jobs.models import Job, JobAttempt, OutboxEntry
 from ultimat3_jobs.moments import instant
 
@@ -26,13 +27,24 @@ def safe(text: str) -> str:
 
 def page(listed: Page) -> str:
     """A list: one line for each job, and under a dead letter the command that retries it."""
+    look = Look()
+    rows = [_cells(job, look) for job in listed.jobs]
     lines = _table(
-        [("ID", "STATE", "ATTEMPT", "ENDED", "NAME", "QUEUE", "TENANT", "KEY", "WHY"), *map(_cells, listed.jobs)],
+        [("ID", "STATE", "ATTEMPT", "ENDED", "NAME", "QUEUE", "TENANT", "KEY", "WHY"), *rows],
         [""] + [f"    {printable(mend[0])}" if (mend := mending(job)) else "" for job in listed.jobs],
     )
     if not listed.jobs:
         lines = ["no job was found"]
-    return "\n".join([*lines, *filter(None, [rest(listed)])])
+    return "\n".join([*lines, *_unserved(listed, look), *filter(None, [rest(listed)])])
+
+
+def _unserved(listed: Page, look: Look) -> Iterator[str]:
+    """Yield the command that starts a worker, once for each queue with work that is due and nobody for it."""
+    for queue in dict.fromkeys(job.queue for job in listed.jobs if is_due(job, look)):
+        if not look.is_served(queue):
+            yield printable(
+                f"No worker that serves the queue {queue!r} is alive; to start one: {worker_command(queue)}"
+            )
 
 
 def staged_page(listed: StagedPage) -> str:
@@ -174,7 +186,7 @@ def _attempt(attempt: JobAttempt) -> Iterator[str]:
         yield from _indented(bounded(failure_text(attempt)))
 
 
-def _cells(job: Job) -> tuple[str, ...]:
+def _cells(job: Job, look: Look) -> tuple[str, ...]:
     cells = (
         job.state,
         f"{job.attempt}/{job.max_attempts}",
@@ -183,7 +195,7 @@ def _cells(job: Job) -> tuple[str, ...]:
         job.queue,
         "-" if job.tenant_id is None else job.tenant_id,
         job.idempotency_key,
-        overview(job),
+        overview(job, look),
     )
     return (str(job.id), *map(_cell, cells))
 

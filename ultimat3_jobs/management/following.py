@@ -15,7 +15,7 @@ from ultimat3_jobs.errors import BackfillNotLive
 from ultimat3_jobs.inspection.backfill_texts import error_text, left_text, paused_text, progress_text, speed_text
 from ultimat3_jobs.inspection.masking import printable
 from ultimat3_jobs.inspection.passes import PassReport, tell_pass
-from ultimat3_jobs.inspection.workers import alive_workers
+from ultimat3_jobs.inspection.workers import alive_workers, worker_command
 from ultimat3_jobs.settings import get_settings
 from ultimat3_jobs.states import State
 from ultimat3_jobs.text import command_line
@@ -123,7 +123,7 @@ class Follower:
         is_alone = not alive_workers(queue)
         if is_alone and not self._is_alone:
             self._say(f"no worker that serves the queue {queue!r} is alive; to start one:")
-            self._say(f"    {command_line('jobs_worker', '--queues', queue)}")
+            self._say(f"    {worker_command(queue)}")
         self._is_alone = is_alone
         why = _why(told)
         if why and why != self._said:
@@ -147,10 +147,12 @@ def bar(told: PassReport) -> str:
 
 
 def _why(told: PassReport) -> str:
-    """Return what the pass waits for. That a worker is about to take it is not worth a word."""
+    """Return what the pass waits for. That a worker is about to take it is not worth a word, and that none is there
+    is said by itself.
+    """
     if told.status is PassStatus.PAUSED:
         return paused_text(told)
-    if told.job is None or told.job.state == State.READY or not told.waits_for:
+    if told.job is None or told.is_due or not told.waits_for:
         return ""
     error = error_text(told) if told.job.state == State.DELAYED else ""
     return f"it waits for: {told.waits_for}" + (f"; the last one failed: {error}" if error else "")
