@@ -98,7 +98,7 @@ def test_a_passes_page_says_how_far_it_is_and_what_steers_it(admin_client: Clien
 
     assert '<progress id="x-jobs-progress" value="25" max="100">' in text
     assert "25 of about 100 rows (25 %)" in text
-    assert "It waits for its turn: its window is 22:00-06:00." in text
+    assert "It waits for its turn: its window is 22:00-06:00; it looks again at 2124-02-05 12:00:00 UTC." in text
     assert f"python manage.py jobs pause {job.id}" in text
     assert buttons(text) == ["pause", "pace", "cancel"]
     assert f"/admin/ultimat3_jobs/job/{job.id}/change/" in text

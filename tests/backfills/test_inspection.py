@@ -11,12 +11,15 @@ from uuid import UUID
 
 import pytest
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils.html import escape
 
 from tests.app.models import Item
 from tests.backfills.ledger_rows import ledger_row
 from tests.backfills.sweeping import declare, ledger, sweep
 from tests.inspection.rows import LATER, add_job, add_worker
+from tests.test_admin import page
 from tests.working import row, run_due
 from ultimat3_jobs.backfills.declared import declared_backfills
 from ultimat3_jobs.backfills.passes import completed_pass, named, read_passes
@@ -32,6 +35,7 @@ from ultimat3_jobs.models import Backfill, Job
 
 pytestmark = pytest.mark.usefixtures("queue")
 
+PASSES = "/admin/ultimat3_jobs/backfill/"
 START = "python manage.py jobs_worker --queues bulk"
 BEGAN = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -217,6 +221,53 @@ def test_a_pass_whose_moment_has_come_waits_for_a_worker_whatever_it_waited_for(
         assert words in backfill_texts.status_text(told(one.run_id))
         printed = [*shown(one.run_id), backfill_lists.backfills(list_backfills())]
         assert "told to stop" not in str(printed)
+
+
+FAILS = {"attempt": 5, "max_attempts": 10, "error_class": "ValueError", "last_error": "ValueError: declined"}
+
+
+@pytest.mark.parametrize(
+    ("state", "job", "words"),
+    [
+        ("delayed", {"run_at": LATER}, "{failed}; its next attempt is due at 2124-02-05 12:00:00 UTC"),
+        ("delayed", {}, "{failed}; its next attempt is due since 2026-01-01 12:00:00 UTC, and waits for {worker}"),
+        (
+            "suspended",
+            {"run_at": LATER, "park_reason": "its window is 22:00-06:00"},
+            "waits for: its window is 22:00-06:00; it looks again at 2124-02-05 12:00:00 UTC; {failed}",
+        ),
+        ("ready", {}, "waits for: {worker}; {failed}"),
+        ("running", {"attempt": 6}, "{failed}; another attempt goes on"),
+    ],
+)
+def test_a_live_pass_that_has_failed_says_so_wherever_it_is_told(
+    state: str, job: dict[str, Any], words: str, admin_client: Client
+) -> None:
+    one = a_pass(state, job=FAILS | job)
+    add_worker()
+    failed = "attempt 5 of 10 failed: ValueError: declined"
+    words = words.format(failed=failed, worker="a worker that serves the queue 'default'")
+
+    assert f"        {words}\n" in backfill_lists.backfills(list_backfills()) + "\n"
+    assert escape(words) in page(admin_client, PASSES)
+    assert failed in backfill_texts.status_text(told(one.run_id)).replace("Attempt", "attempt")
+    assert failed[1:] in page(admin_client, f"{PASSES}{one.run_id}/change/")
+
+
+@pytest.mark.parametrize("columns", [{"attempt": 0}, {"attempt": 1, "error_class": "", "last_error": ""}])
+def test_a_pass_of_which_no_attempt_has_failed_says_so_of_none(columns: dict[str, Any]) -> None:
+    one = a_pass("suspended", job=FAILS | {"run_at": LATER, "park_reason": "its window"} | columns)
+
+    assert backfill_texts.why_text(told(one.run_id)) == (
+        "waits for: its window; it looks again at 2124-02-05 12:00:00 UTC"
+    )
+
+
+def test_an_attempt_that_is_the_first_has_none_before_it() -> None:
+    one = a_pass("running", job=FAILS | {"attempt": 1})
+
+    assert backfill_texts.why_text(told(one.run_id)) == ""
+    assert backfill_texts.status_text(told(one.run_id)) == "A worker sweeps it."
 
 
 def test_a_pass_that_is_paused_and_due_says_that_it_is_paused() -> None:

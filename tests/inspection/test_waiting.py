@@ -27,6 +27,7 @@ as_json = partial(printed_json, "jobs")
     [
         ("ready", {}, "It is due since 2024-02-29 12:00:00 UTC and waits for {worker}."),
         ("delayed", {"error_class": "E"}, "the next one is due since 2024-02-29 12:00:00 UTC and waits for {worker}."),
+        ("delayed", {"error_class": "E", "last_error": "E: no"}, "Attempt 1 of 3 failed: E: no; the next one is due"),
         ("delayed", {"attempt": 0}, "It was asked for later: it is due since 2024-02-29 12:00:00 UTC and waits"),
         (
             "suspended",
@@ -73,6 +74,16 @@ def test_a_list_tells_what_is_due_from_what_is_not() -> None:
     add_worker("bulk")
     assert why() == ["waits for a worker since 2024-02-29 12:00:00 UTC", "its window"]
     assert START not in jobs("ls")
+
+
+def test_a_list_says_after_which_error_a_job_is_tried_again() -> None:
+    add_job("delayed", run_at=LATER, error_class="ValueError")
+    add_job("delayed", run_at=LATER, attempt=0)
+
+    first, second = jobs("ls").splitlines()[1:]
+
+    assert first.endswith("due 2124-02-05 12:00:00 UTC")
+    assert second.endswith("due 2124-02-05 12:00:00 UTC, after ValueError")
 
 
 def test_a_command_that_starts_a_worker_can_be_run_as_it_stands() -> None:

@@ -13,6 +13,7 @@ STEPS = "ultimat3_jobs/inspection/steps.py"
 TOLD = "tests/inspection/test_steps.py::"
 ADMIN = "tests/test_admin_steps.py::"
 COMMAND = "ultimat3_jobs/management/commands/jobs.py"
+BACKFILL_TEXTS = "ultimat3_jobs/inspection/backfill_texts.py"
 WAITING = "tests/inspection/test_waiting.py::"
 PASSES = "tests/backfills/test_inspection.py::"
 
@@ -394,5 +395,36 @@ MUTATIONS: tuple[Mutation, ...] = (
         old="    if paused:\n",
         new="    if False:\n",
         test=f"{PASSES}test_a_pass_that_is_paused_and_due_says_that_it_is_paused",
+    ),
+    Mutation(
+        guard="a live pass that has failed says so",
+        file=BACKFILL_TEXTS,
+        old="    if job is None or not one.is_live or not error:\n",
+        new="    if True:\n",
+        test=f"{PASSES}test_a_live_pass_that_has_failed_says_so_wherever_it_is_told",
+    ),
+    Mutation(
+        guard="the attempt that goes on is not told as the one that failed",
+        file=BACKFILL_TEXTS,
+        old="(1 if job.state == State.RUNNING else 0)",
+        new="0",
+        test=f"{PASSES}test_an_attempt_that_is_the_first_has_none_before_it",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="of a pass without failed attempts none is told",
+        file=BACKFILL_TEXTS,
+        old=" if used > 0 else",
+        new=" if True else",
+        test=f"{PASSES}test_a_pass_of_which_no_attempt_has_failed_says_so_of_none",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="a pass that is parked with a moment says when it looks again",
+        file=BACKFILL_TEXTS,
+        old="    if one.job is None or one.job.state != State.SUSPENDED or one.is_due:\n",
+        new="    if True:\n",
+        test=f"{PASSES}test_a_pass_of_which_no_attempt_has_failed_says_so_of_none",
+        vendors=SQLITE,
     ),
 )

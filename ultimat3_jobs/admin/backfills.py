@@ -193,8 +193,7 @@ class BackfillAdmin(RepairingAdmin):
 
     @admin.display(description="why", empty_value="-")
     def why(self, row: ToldPass) -> str:
-        one = row.told
-        return printable(backfill_texts.paused_text(one) or one.waits_for or backfill_texts.error_text(one))
+        return printable(backfill_texts.why_text(row.told))
 
     @admin.display(description="requested by")
     def requested(self, row: ToldPass) -> str:

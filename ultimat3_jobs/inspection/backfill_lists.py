@@ -16,10 +16,10 @@ from ultimat3_jobs.inspection.backfill_texts import (
     commands,
     left_text,
     pace_text,
-    paused_text,
     progress_text,
     speed_text,
     status_text,
+    why_text,
 )
 from ultimat3_jobs.inspection.backfills import BackfillReport
 from ultimat3_jobs.inspection.masking import printable
@@ -132,9 +132,9 @@ def _backfill(one: BackfillReport) -> Iterator[str]:
         yield f"    {told.run_id}  {printable('  '.join(facts))}"
         if changed := changed_text(told):
             yield f"        {changed}"
-        if why := paused_text(told) or (told.is_live and told.waits_for and f"waits for: {told.waits_for}"):
-            yield f"        {printable(str(why))}"
-        elif not told.is_live and told.row.outcome == "":
+        if told.is_live:
+            yield from (f"        {printable(why)}" for why in [why_text(told)] if why)
+        elif told.row.outcome == "":
             yield f"        {printable(status_text(told))}"
     if one.refusal is not None:
         yield f"    {_refused(one.refusal)}"

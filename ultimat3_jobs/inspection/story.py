@@ -143,7 +143,7 @@ def overview(job: Job, look: Look) -> str:
     if job.state == State.SUSPENDED:
         return job.park_reason
     if job.state == State.DELAYED:
-        return f"due {instant(job.run_at)}"
+        return f"due {instant(job.run_at)}" + (f", after {job.error_class}" if job.error_class else "")
     return ""
 
 
@@ -222,7 +222,7 @@ def _why_ready(job: Job, look: Look) -> str:
 
 def _why_delayed(job: Job, look: Look) -> str:
     if job.attempt:
-        told = f"Attempt {job.attempt} of {job.max_attempts} failed ({job.error_class or 'no error was kept'})"
+        told = f"Attempt {job.attempt} of {job.max_attempts} failed: {error_line(job) or 'no error was kept'}"
         told += "; the next one is due"
     else:
         told = "It was asked for later: it is due"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from django.db import DatabaseError, connections
@@ -12,12 +12,11 @@ from django.db import DatabaseError, connections
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills.pending import PassStatus
 from ultimat3_jobs.errors import BackfillNotLive
-from ultimat3_jobs.inspection.backfill_texts import error_text, left_text, paused_text, progress_text, speed_text
+from ultimat3_jobs.inspection.backfill_texts import attempts_text, left_text, paused_text, progress_text, speed_text
 from ultimat3_jobs.inspection.masking import printable
 from ultimat3_jobs.inspection.passes import PassReport, tell_pass
 from ultimat3_jobs.inspection.workers import alive_workers, worker_command
 from ultimat3_jobs.settings import get_settings
-from ultimat3_jobs.states import State
 from ultimat3_jobs.text import command_line
 
 LOOK = 0.5
@@ -152,7 +151,6 @@ def _why(told: PassReport) -> str:
     """
     if told.status is PassStatus.PAUSED:
         return paused_text(told)
-    if told.job is None or told.is_due or not told.waits_for:
-        return ""
-    error = error_text(told) if told.job.state == State.DELAYED else ""
-    return f"it waits for: {told.waits_for}" + (f"; the last one failed: {error}" if error else "")
+    if attempts := attempts_text(replace(told, is_due=False)):  # the same while it is delayed, to be said once
+        return attempts
+    return "" if told.is_due or not told.waits_for else f"it waits for: {told.waits_for}"
