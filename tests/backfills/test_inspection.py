@@ -18,7 +18,7 @@ from django.utils.html import escape
 from tests.app.models import Item
 from tests.backfills.ledger_rows import ledger_row
 from tests.backfills.sweeping import declare, ledger, sweep
-from tests.inspection.rows import LATER, add_job, add_worker
+from tests.inspection.rows import LATER, add_job, add_step, add_worker
 from tests.test_admin import page
 from tests.working import row, run_due
 from ultimat3_jobs.backfills.declared import declared_backfills
@@ -221,6 +221,21 @@ def test_a_pass_whose_moment_has_come_waits_for_a_worker_whatever_it_waited_for(
         assert words in backfill_texts.status_text(told(one.run_id))
         printed = [*shown(one.run_id), backfill_lists.backfills(list_backfills())]
         assert "told to stop" not in str(printed)
+
+
+def test_a_dead_letter_that_sweeps_offers_no_retry_from_a_step(admin_client: Client) -> None:
+    declare(None, Item)
+    sweeps = a_pass("dead")
+    other = add_job("dead")
+    for run_id in (sweeps.run_id, other.run_id):
+        add_step(Job.objects.get(pk=run_id), "sweep", 1)
+
+    for run_id, offered in ((sweeps.run_id, False), (other.run_id, True)):
+        found = tell(run_id)
+        assert any("--from-step" in command for command, _ in found.commands) is offered
+        assert any("--from-step" in line for line in shown(run_id)) is offered
+        text = page(admin_client, f"/admin/ultimat3_jobs/job/{run_id}/change/")
+        assert ("From here" in text, '<th scope="row">sweep' in text) == (offered, True)
 
 
 FAILS = {"attempt": 5, "max_attempts": 10, "error_class": "ValueError", "last_error": "ValueError: declined"}

@@ -175,6 +175,7 @@ class JobAdmin(WorkColumns, RepairingAdmin):
             "attempts": [(_heading(one), _text(one), one is newest) for one in story.attempts],
             "commands": [(printable(command), does) for command, does in story.commands],
             "retry": RETRY if job.state in RETRYABLE and self.may(request, RETRY) else None,
+            "whole": story.backfill is not None,  # from its step on, it would sweep all rows again
             "cancel": CANCEL if job.state in LIVE and self.may(request, CANCEL) else None,
         }
 

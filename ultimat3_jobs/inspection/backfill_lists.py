@@ -8,13 +8,15 @@ from typing import Any
 from ultimat3_jobs.backfills.commands import backfill_command, environment_setting
 from ultimat3_jobs.backfills.declared import declared_under
 from ultimat3_jobs.backfills.definition import BackfillDefinition
-from ultimat3_jobs.backfills.pending import Difference, Standing, Status
+from ultimat3_jobs.backfills.pending import Difference, PassStatus, Standing, Status
 from ultimat3_jobs.errors import JobsError
 from ultimat3_jobs.inspection import report
 from ultimat3_jobs.inspection.backfill_texts import (
     changed_text,
     commands,
+    completed_text,
     left_text,
+    may_go_on,
     pace_text,
     progress_text,
     speed_text,
@@ -134,9 +136,17 @@ def _backfill(one: BackfillReport) -> Iterator[str]:
             yield f"        {changed}"
         if told.is_live:
             yield from (f"        {printable(why)}" for why in [why_text(told)] if why)
+        elif told.status is PassStatus.COMPLETED:
+            yield f"        {printable(completed_text(told))}"
         elif told.row.outcome == "":
             yield f"        {printable(status_text(told))}"
     if one.refusal is not None:
         yield f"    {_refused(one.refusal)}"
-    if command := _next(one.name, one.status, one.definition, one.latest, one.refusal):
+    if (command := _next(one.name, one.status, one.definition, one.latest, one.refusal)) and not _is_over(one):
         yield f"    {printable(command)}"
+
+
+def _is_over(one: BackfillReport) -> bool:
+    """Whether nothing is left to do: to sweep all of it again is not what comes next."""
+    has_more = one.latest is not None and (one.latest.is_live or may_go_on(one.latest))
+    return one.status is Status.COMPLETED and one.refusal is None and not has_more

@@ -62,6 +62,12 @@ def ending_text(one: PassReport) -> str:
     return "was cancelled" if one.status is PassStatus.CANCELLED else one.status.value
 
 
+def completed_text(one: PassReport) -> str:
+    """Return when a pass completed and who had started it."""
+    by = f", started by {one.row.requested_by}" if one.row.requested_by else ""
+    return f"completed at {instant(one.row.finished_at)}{by}"
+
+
 def changed_text(one: PassReport) -> str:
     """Return that the declaration is not the one that was swept; empty where it is, or where that cannot be told."""
     return f"the declaration has changed since {_swept(one)}" if one.checksum_changed else ""

@@ -100,7 +100,7 @@ def tell(job_id: UUID, *, steps: int = MAX_STEPS_SHOWN) -> Story | StagedStory |
         more_steps=more_steps,
         now=look.now,
         holder=holder,
-        commands=_commands(job, holder, recorded),
+        commands=_commands(job, holder, [] if swept is not None else recorded),
         backfill=swept,
     )
 
@@ -260,6 +260,13 @@ def _stop(job: Job) -> str:
 
 
 def _commands(job: Job, holder: UUID | None, steps: list[RecordedStep]) -> list[tuple[str, str]]:
+    """Return the commands that are about a job.
+
+    Args:
+        job: its row.
+        holder: the job that has taken its key.
+        steps: that it may begin from anew; none of one that sweeps, which goes on from its last page.
+    """
     if job.state in LIVE:
         return [(f"python manage.py jobs cancel {job.id}", "stops it for good")]
     mend = mending(job)
