@@ -285,8 +285,9 @@ def test_an_attempt_that_is_the_first_has_none_before_it() -> None:
     assert backfill_texts.status_text(told(one.run_id)) == "A worker sweeps it."
 
 
-def test_a_pass_that_is_paused_and_due_says_that_it_is_paused() -> None:
-    one = a_pass("suspended", job={"park_reason": "paused by ann"}, paused_at=BEGAN, paused_by="ann")
+@pytest.mark.parametrize("state", ["ready", "suspended"])
+def test_a_pass_that_is_paused_and_due_says_that_it_is_paused(state: str) -> None:
+    one = a_pass(state, job={"park_reason": "paused by ann"}, paused_at=BEGAN, paused_by="ann")
     add_worker()
 
     assert tell(one.run_id).why == (

@@ -76,6 +76,23 @@ def test_a_list_tells_what_is_due_from_what_is_not() -> None:
     assert START not in jobs("ls")
 
 
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"visible_at": LATER}, "since 2024-02-29 12:00:00 UTC in worker w1"),
+        ({"visible_at": MOMENT}, "worker w1 went silent: its lease lapsed at 2024-02-29 12:00:00 UTC"),
+        ({"visible_at": LATER, "started_at": None}, "claimed by worker w1, and not begun"),
+    ],
+)
+def test_a_list_says_since_when_and_where_a_job_runs(columns: dict[str, Any], words: str, admin_client: Client) -> None:
+    add_job("running", claimed_by="w1", **columns)
+
+    assert jobs("ls", "--state", "running").splitlines()[1].endswith(f"  {words}")
+    assert jobs("ls").splitlines()[1].endswith(f"  {words}")
+    assert words in page(admin_client, f"{JOBS}?state=running")
+    assert as_json("ls")["jobs"][0]["claimed_by"] == "w1"
+
+
 def test_a_list_says_after_which_error_a_job_is_tried_again() -> None:
     add_job("delayed", run_at=LATER, error_class="ValueError")
     add_job("delayed", run_at=LATER, attempt=0)

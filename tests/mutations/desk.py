@@ -14,6 +14,10 @@ TOLD = "tests/inspection/test_steps.py::"
 ADMIN = "tests/test_admin_steps.py::"
 COMMAND = "ultimat3_jobs/management/commands/jobs.py"
 BACKFILL_TEXTS = "ultimat3_jobs/inspection/backfill_texts.py"
+TERMINAL = "ultimat3_jobs/inspection/terminal.py"
+JOBS = "tests/inspection/test_command.py::"
+COMMAND_LISTS = "tests/backfills/test_command_lists.py::"
+WHO = "tests/test_who.py::"
 WAITING = "tests/inspection/test_waiting.py::"
 PASSES = "tests/backfills/test_inspection.py::"
 
@@ -391,8 +395,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         guard="a pass that is paused and due says that it is paused",
-        file="ultimat3_jobs/inspection/step_texts.py",
-        old="    if paused:\n",
+        file="ultimat3_jobs/inspection/story.py",
+        old="    if swept is not None and (paused := paused_text(swept)) and is_due(job, look):\n",
         new="    if False:\n",
         test=f"{PASSES}test_a_pass_that_is_paused_and_due_says_that_it_is_paused",
     ),
@@ -426,5 +430,108 @@ MUTATIONS: tuple[Mutation, ...] = (
         new="    if True:\n",
         test=f"{PASSES}test_a_pass_of_which_no_attempt_has_failed_says_so_of_none",
         vendors=SQLITE,
+    ),
+    Mutation(
+        guard="a job that sweeps offers no retry from its step",
+        file="ultimat3_jobs/inspection/story.py",
+        old="[] if swept is not None else recorded",
+        new="recorded",
+        test=f"{PASSES}test_a_dead_letter_that_sweeps_offers_no_retry_from_a_step",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="admin: a job that sweeps offers no retry from its step",
+        file="ultimat3_jobs/admin/jobs.py",
+        old='"whole": story.backfill is not None,',
+        new='"whole": False,',
+        test=f"{PASSES}test_a_dead_letter_that_sweeps_offers_no_retry_from_a_step",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="a list of backfills does not offer to sweep again what has completed",
+        file="ultimat3_jobs/inspection/backfill_lists.py",
+        old=" and not _is_over(one)",
+        new="",
+        test=f"{COMMAND_LISTS}test_a_completed_pass_is_listed_with_when_it_completed_and_who_started_it",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="a list of backfills offers to go on with a forced pass that failed",
+        file="ultimat3_jobs/inspection/backfill_lists.py",
+        old=" and not has_more\n",
+        new="\n",
+        test=f"{COMMAND_LISTS}test_a_backfill_that_has_completed_and_whose_forced_pass_failed_offers_its_retry",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="a traceback is printed once for attempts that failed alike",
+        file=TERMINAL,
+        old=" and text == failure_text(before):",
+        new=" and False:",
+        test=f"{JOBS}test_a_traceback_that_is_that_of_the_attempt_before_it_is_printed_once",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="a traceback that differs is printed",
+        file=TERMINAL,
+        old=" and text == failure_text(before):",
+        new=":",
+        test=f"{JOBS}test_a_traceback_that_is_that_of_the_attempt_before_it_is_printed_once",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="what failed without a traceback is printed",
+        file=TERMINAL,
+        old="        if attempt.traceback.strip() and before",
+        new="        if before",
+        test=f"{JOBS}test_what_failed_alike_without_a_traceback_is_told_each_time",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="a bulk repair that was refused does not say to run it again",
+        file=TERMINAL,
+        old="    if done:\n",
+        new="    if True:\n",
+        test=f"{JOBS}test_a_bulk_repair_that_is_refused_does_not_say_to_run_it_again",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="a dry run of a bulk repair names no option that it does not have",
+        file=TERMINAL,
+        old="    more = rest_to_repair(listed) if is_rehearsal else rest(listed)\n",
+        new="    more = rest(listed)\n",
+        test=f"{JOBS}test_a_bulk_repair_that_leaves_some_says_what_takes_the_next_ones",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="repairs from the shell name the login",
+        file=COMMAND,
+        old="repair.retry(ids, by=who(COMMAND),",
+        new="repair.retry(ids, by=COMMAND,",
+        test=f"{WHO}test_each_repair_and_each_control_names_the_login",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="controls from the shell name the login",
+        file=COMMAND,
+        old="options, by=who(COMMAND))",
+        new="options, by=COMMAND)",
+        test=f"{WHO}test_each_repair_and_each_control_names_the_login",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="who did it fits its column",
+        file="ultimat3_jobs/management/reporting.py",
+        old="if one.isprintable())[:MAX_BY]",
+        new="if one.isprintable())",
+        test=f"{WHO}test_a_name_is_kept_as_far_as_it_can_be",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="a list says which worker went silent",
+        file="ultimat3_jobs/inspection/story.py",
+        old="    if job.visible_at is not None and look.is_due(job.visible_at):\n",
+        new="    if False:\n",
+        test=f"{WAITING}test_a_list_says_since_when_and_where_a_job_runs",
     ),
 )

@@ -51,16 +51,10 @@ def is_due(job: Job, look: Look) -> bool:
     return job.state == State.READY or (job.state in WAITING and look.is_due(job.run_at))
 
 
-def why_suspended(job: Job, look: Look, paused: str = "") -> str:
-    """Return what a suspended job waits for, and when it is looked at again, in a sentence or two.
-
-    Args:
-        job: its row.
-        look: at the queue.
-        paused: who has paused the pass that it sweeps, if anybody has.
-    """
+def why_suspended(job: Job, look: Look) -> str:
+    """Return what a suspended job waits for, and when it is looked at again, in a sentence or two."""
     if look.is_due(job.run_at):
-        return _why_due(job, look, paused)
+        return _why_due(job, look)
     reason = job.park_reason or "no reason was kept"
     found = waits(job)
     if found is None:
@@ -73,11 +67,9 @@ def why_suspended(job: Job, look: Look, paused: str = "") -> str:
     return f"{_awaits(job)}; it is {looks} at {instant(job.run_at)}."
 
 
-def _why_due(job: Job, look: Look, paused: str) -> str:
+def _why_due(job: Job, look: Look) -> str:
     """Return what a suspended job waits for whose moment has come; what it was suspended for may hold no longer."""
     since, worker = instant(job.run_at), look.worker_for(job.queue)
-    if paused:
-        return f"It is {paused}. Once it is resumed, it waits for {worker}."
     if job.wait_event:
         return f"{_awaits(job)}. It is due to be looked at again since {since}, and waits for {worker}."
     was = f"parked: {job.park_reason or 'no reason was kept'}" if job.parks else "suspended"

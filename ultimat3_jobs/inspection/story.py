@@ -136,6 +136,12 @@ def overview(job: Job, look: Look) -> str:
     """
     if job.state in RETRYABLE:
         return f"{job.error_class or 'no error was kept'} ({job.stop or 'no reason was kept'})"
+    if job.state == State.RUNNING:
+        return _running(job, look)
+    return _waiting(job, look)
+
+
+def _waiting(job: Job, look: Look) -> str:
     if is_due(job, look):
         if not look.is_served(job.queue):
             return "no worker that serves its queue is alive"
@@ -145,6 +151,14 @@ def overview(job: Job, look: Look) -> str:
     if job.state == State.DELAYED:
         return f"due {instant(job.run_at)}" + (f", after {job.error_class}" if job.error_class else "")
     return ""
+
+
+def _running(job: Job, look: Look) -> str:
+    if job.visible_at is not None and look.is_due(job.visible_at):
+        return f"worker {job.claimed_by} went silent: its lease lapsed at {instant(job.visible_at)}"
+    if job.started_at is None:
+        return f"claimed by worker {job.claimed_by}, and not begun"
+    return f"since {instant(job.started_at)} in worker {job.claimed_by}"
 
 
 def repair_line(attempt: JobAttempt) -> str:
@@ -181,6 +195,8 @@ def failure_text(attempt: JobAttempt) -> str:
 
 
 def _why(job: Job, holder: UUID | None, look: Look, swept: PassReport | None) -> str:
+    if swept is not None and (paused := paused_text(swept)) and is_due(job, look):
+        return f"It is {paused}. Once it is resumed, it waits for {look.worker_for(job.queue)}."
     told = f"Its state is {job.state!r}, which this build does not know: another release wrote it. It is left alone."
     match job.state:
         case State.DEAD | State.FAILED:
@@ -192,7 +208,7 @@ def _why(job: Job, holder: UUID | None, look: Look, swept: PassReport | None) ->
         case State.RUNNING:
             told = _why_running(job, look.now)
         case State.SUSPENDED:
-            told = why_suspended(job, look, "" if swept is None else paused_text(swept))
+            told = why_suspended(job, look)
         case State.DONE:
             told = f"It ended well at {instant(job.finished_at)}, on attempt {job.attempt}."
         case State.CANCELLED:
