@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import time
 from typing import Any
 from uuid import UUID
 
@@ -165,6 +166,38 @@ def test_a_pace_is_asked_for_and_checked(started: UUID, admin_client: Client) ->
     kept.refresh_from_db()
     assert (kept.rate, kept.window_start, kept.window_end) == (2.5, None, None)
     assert [one.rule for one in history(started)] == ["rate 2.5, window 22:00-06:00", "no window"]
+
+
+def test_a_pace_is_asked_for_beside_the_present_one(started: UUID, admin_client: Client) -> None:
+    begun = add_pass("running", "t.other", begun=True, window_start=time(22), window_end=time(6))
+
+    asked = act(admin_client, "pace", started, begun.id, url=LIST).content.decode()
+
+    assert "t.backfill, 0 rows; now 5 pages a second at most, at any hour</span>" in asked
+    assert "t.other, 0 rows; now at any speed, 22:00-06:00</span>" in asked
+    assert "; now" not in act(admin_client, "pause", started, url=LIST).content.decode()
+
+
+def test_a_cancelled_pass_says_by_whom_and_why(admin_client: Client) -> None:
+    job = add_pass("cancelled", begun=True)
+    Job.objects.filter(pk=job.id).update(cancel_requested_by="ann", cancel_reason="by mistake")
+
+    assert "cancelled by ann: by mistake" in page(admin_client, LIST)
+    Job.objects.filter(pk=job.id).update(cancel_requested_by="", cancel_reason="")
+    assert "cancelled: no reason was given" in page(admin_client, LIST)
+
+
+def test_a_passes_page_says_when_it_began_and_ended_and_at_which_attempt(admin_client: Client) -> None:
+    def facts(job: Job) -> list[tuple[str, str]]:
+        text = page(admin_client, page_of(job.id))
+        return re.findall(r"<dt>(Attempt|Began|Ended)</dt><dd>([^<]*)</dd>", text)
+
+    moment = "2024-02-29 12:00:00 UTC"
+    declare(None, Item)
+    assert facts(add_pass("running", begun=True)) == [("Attempt", "1 of 3"), ("Began", moment)]
+    assert facts(add_pass("dead", begun=True)) == [("Attempt", "1 of 3"), ("Began", moment), ("Ended", moment)]
+    declare(None, Item, name="t.queued")
+    assert facts(add_pass("ready", "t.queued")) == [("Attempt", "1 of 3"), ("Began", "not yet")]
 
 
 def test_a_pass_is_cancelled_with_the_permission_of_jobs(started: UUID, seen_by: SeenBy) -> None:

@@ -534,4 +534,20 @@ MUTATIONS: tuple[Mutation, ...] = (
         new="    if False:\n",
         test=f"{WAITING}test_a_list_says_since_when_and_where_a_job_runs",
     ),
+    Mutation(
+        guard="admin: a cancelled pass says by whom and why",
+        file=BACKFILL_TEXTS,
+        old='    if one.status is PassStatus.CANCELLED and one.job is not None:\n        return f"cancelled',
+        new='    if False:\n        return f"cancelled',
+        test="tests/test_admin_backfills.py::test_a_cancelled_pass_says_by_whom_and_why",
+        vendors=SQLITE,
+    ),
+    Mutation(
+        guard="admin: a pace is asked for beside the present one",
+        file="ultimat3_jobs/admin/backfills.py",
+        old=' if repair is PACE else ""\n',
+        new=' if False else ""\n',
+        test="tests/test_admin_backfills.py::test_a_pace_is_asked_for_beside_the_present_one",
+        vendors=SQLITE,
+    ),
 )

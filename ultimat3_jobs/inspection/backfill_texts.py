@@ -7,8 +7,8 @@ from ultimat3_jobs.backfills.declared import declared_under
 from ultimat3_jobs.backfills.passes import is_at_its_end
 from ultimat3_jobs.backfills.pending import PassStatus
 from ultimat3_jobs.inspection.error_texts import error_line
-from ultimat3_jobs.inspection.passes import PassReport
-from ultimat3_jobs.models import Job
+from ultimat3_jobs.inspection.passes import PassReport, window_of
+from ultimat3_jobs.models import Backfill, Job
 from ultimat3_jobs.moments import instant, span
 from ultimat3_jobs.states import RETRYABLE, State
 from ultimat3_jobs.text import command_line, counted
@@ -47,6 +47,13 @@ def pace_text(one: PassReport) -> str:
     if one.window is not None:
         parts.append(str(one.window))
     return ", ".join(parts)
+
+
+def limits_text(row: Backfill) -> str:
+    """Return how fast a pass may sweep and when, both said where there is no limit: "at any speed, 22:00-06:00"."""
+    rate = "at any speed" if row.rate is None else f"{row.rate:g} pages a second at most"
+    window = window_of(row)
+    return f"{rate}, {'at any hour' if window is None else window}"
 
 
 def paused_text(one: PassReport) -> str:

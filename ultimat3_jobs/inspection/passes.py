@@ -89,8 +89,13 @@ class PassReport:
     @property
     def window(self) -> Window | None:
         """The hours in which it may sweep; None: always."""
-        start, end = self.row.window_start, self.row.window_end
-        return None if start is None or end is None else Window(start, end)
+        return window_of(self.row)
+
+
+def window_of(row: Backfill) -> Window | None:
+    """Return the hours in which a pass may sweep; None: always."""
+    start, end = row.window_start, row.window_end
+    return None if start is None or end is None else Window(start, end)
 
 
 def tell_pass(run_id: UUID) -> PassReport | None:
