@@ -93,6 +93,13 @@ def test_a_list_says_since_when_and_where_a_job_runs(columns: dict[str, Any], wo
     assert as_json("ls")["jobs"][0]["claimed_by"] == "w1"
 
 
+def test_a_list_says_by_whom_and_why_a_job_was_cancelled(admin_client: Client) -> None:
+    add_job("cancelled", cancel_requested_by="ann", cancel_reason="by mistake")
+
+    assert jobs("ls").splitlines()[1].endswith("  cancelled by ann: by mistake")
+    assert "cancelled by ann: by mistake" in page(admin_client, f"{JOBS}?state=all")
+
+
 def test_a_list_says_after_which_error_a_job_is_tried_again() -> None:
     add_job("delayed", run_at=LATER, error_class="ValueError")
     add_job("delayed", run_at=LATER, attempt=0)

@@ -136,6 +136,8 @@ def overview(job: Job, look: Look) -> str:
     """
     if job.state in RETRYABLE:
         return f"{job.error_class or 'no error was kept'} ({job.stop or 'no reason was kept'})"
+    if job.state == State.CANCELLED:
+        return f"cancelled{_by(job.cancel_requested_by)}: {job.cancel_reason or 'no reason was given'}"
     if job.state == State.RUNNING:
         return _running(job, look)
     return _waiting(job, look)
