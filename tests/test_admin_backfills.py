@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import time
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 
 from tests.app.models import Item
 from tests.backfills.sweeping import declare
-from tests.inspection.rows import add_job
+from tests.inspection.rows import LATER, add_job, add_worker
 from tests.test_admin import SeenBy, act, confirm, page, seen_by
 from tests.working import history, row
 from ultimat3_jobs.ids import uuid7
@@ -92,13 +93,13 @@ def test_the_list_of_passes_goes_on_page_by_page(admin_client: Client) -> None:
 def test_a_passes_page_says_how_far_it_is_and_what_steers_it(admin_client: Client) -> None:
     declare(None, Item)
     job = add_pass("suspended", begun=True, processed=25, total=100, estimated=True, rate=5)
-    Job.objects.filter(pk=job.id).update(park_reason="its window is 22:00-06:00")
+    Job.objects.filter(pk=job.id).update(park_reason="its window is 22:00-06:00", run_at=LATER)
 
     text = page(admin_client, page_of(job.id))
 
     assert '<progress id="x-jobs-progress" value="25" max="100">' in text
     assert "25 of about 100 rows (25 %)" in text
-    assert "It waits for its turn: its window is 22:00-06:00." in text
+    assert "It waits for its turn: its window is 22:00-06:00; it looks again at 2124-02-05 12:00:00 UTC." in text
     assert f"python manage.py jobs pause {job.id}" in text
     assert buttons(text) == ["pause", "pace", "cancel"]
     assert f"/admin/ultimat3_jobs/job/{job.id}/change/" in text
@@ -106,6 +107,8 @@ def test_a_passes_page_says_how_far_it_is_and_what_steers_it(admin_client: Clien
 
 
 def test_a_pass_that_has_not_begun_has_a_page(started: UUID, admin_client: Client) -> None:
+    add_worker()
+
     text = page(admin_client, page_of(started))
 
     assert "a worker that serves the queue" in text
@@ -163,6 +166,38 @@ def test_a_pace_is_asked_for_and_checked(started: UUID, admin_client: Client) ->
     kept.refresh_from_db()
     assert (kept.rate, kept.window_start, kept.window_end) == (2.5, None, None)
     assert [one.rule for one in history(started)] == ["rate 2.5, window 22:00-06:00", "no window"]
+
+
+def test_a_pace_is_asked_for_beside_the_present_one(started: UUID, admin_client: Client) -> None:
+    begun = add_pass("running", "t.other", begun=True, window_start=time(22), window_end=time(6))
+
+    asked = act(admin_client, "pace", started, begun.id, url=LIST).content.decode()
+
+    assert "t.backfill, 0 rows; now 5 pages a second at most, at any hour</span>" in asked
+    assert "t.other, 0 rows; now at any speed, 22:00-06:00</span>" in asked
+    assert "; now" not in act(admin_client, "pause", started, url=LIST).content.decode()
+
+
+def test_a_cancelled_pass_says_by_whom_and_why(admin_client: Client) -> None:
+    job = add_pass("cancelled", begun=True)
+    Job.objects.filter(pk=job.id).update(cancel_requested_by="ann", cancel_reason="by mistake")
+
+    assert "cancelled by ann: by mistake" in page(admin_client, LIST)
+    Job.objects.filter(pk=job.id).update(cancel_requested_by="", cancel_reason="")
+    assert "cancelled: no reason was given" in page(admin_client, LIST)
+
+
+def test_a_passes_page_says_when_it_began_and_ended_and_at_which_attempt(admin_client: Client) -> None:
+    def facts(job: Job) -> list[tuple[str, str]]:
+        text = page(admin_client, page_of(job.id))
+        return re.findall(r"<dt>(Attempt|Began|Ended)</dt><dd>([^<]*)</dd>", text)
+
+    moment = "2024-02-29 12:00:00 UTC"
+    declare(None, Item)
+    assert facts(add_pass("running", begun=True)) == [("Attempt", "1 of 3"), ("Began", moment)]
+    assert facts(add_pass("dead", begun=True)) == [("Attempt", "1 of 3"), ("Began", moment), ("Ended", moment)]
+    declare(None, Item, name="t.queued")
+    assert facts(add_pass("ready", "t.queued")) == [("Attempt", "1 of 3"), ("Began", "not yet")]
 
 
 def test_a_pass_is_cancelled_with_the_permission_of_jobs(started: UUID, seen_by: SeenBy) -> None:
@@ -281,6 +316,7 @@ def test_the_list_goes_on_where_the_tenant_of_one_cannot_be_told(admin_client: C
     declare(None, Item, name="t.broken", tenant=lambda: {}["acme"])
     declare(None, Item, name="t.other")
     add_pass("ready", "t.broken")
+    add_worker()
 
     text = page(admin_client, LIST)
 

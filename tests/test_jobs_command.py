@@ -15,6 +15,7 @@ from tests.processes import Processes, wait_for
 from tests.working import history, row, run_due
 from ultimat3_jobs import NO_TENANT, EnqueueResult, Retry, Run, job
 from ultimat3_jobs.drivers import get_driver
+from ultimat3_jobs.management.reporting import who
 from ultimat3_jobs.models import Job as JobRow
 from ultimat3_jobs.models import JobStep
 from ultimat3_jobs.records import QueueSelection
@@ -86,7 +87,7 @@ def test_a_dead_letter_starts_again_with_its_attempts_anew_and_its_history_kept(
     assert (row(queued).state, row(queued).attempt, row(queued).result) == ("done", 1, "worked")
     failure, retried = history(queued)
     assert (failure.kind, failure.attempt, failure.decision) == ("failure", 1, "attempts-exhausted")
-    assert (retried.kind, retried.by, retried.reason) == ("retry", "manage.py jobs", "the service is back")
+    assert (retried.kind, retried.by, retried.reason) == ("retry", who("manage.py jobs"), "the service is back")
 
 
 def test_one_that_fails_again_is_dead_again() -> None:

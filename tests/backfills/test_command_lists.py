@@ -21,6 +21,7 @@ from ultimat3_jobs.backfills.controls import pause
 from ultimat3_jobs.backfills.find import find_backfill
 from ultimat3_jobs.inspection.repair import cancel
 from ultimat3_jobs.models import Backfill as Ledger
+from ultimat3_jobs.moments import instant
 
 pytestmark = pytest.mark.usefixtures("queue", "nothing_declared")
 
@@ -145,6 +146,31 @@ def test_a_list_says_of_which_the_declaration_has_changed() -> None:
     assert "1 of 1 row (100 %)\n        the declaration has changed since it was swept\n" in run("--list")
 
 
+def test_a_completed_pass_is_listed_with_when_it_completed_and_who_started_it() -> None:
+    Item.objects.create()
+    declare(None, Item)
+    run("t.backfill", "--write")
+    run_due()
+    kept = Ledger.objects.get()
+
+    told = run("--list")
+
+    assert f"completed at {instant(kept.finished_at)}, started by manage.py backfill (" in told
+    assert commands(told) == []
+    listed = as_json("--list")["backfills"][0]
+    assert listed["command"] == "python manage.py backfill t.backfill --write --force"
+    assert listed["passes"][0]["requested_by"] == kept.requested_by
+
+
+def test_a_backfill_that_has_completed_and_whose_forced_pass_failed_offers_its_retry() -> None:
+    Item.objects.create()
+    sweep(declare(None, Item))
+    job = declare(failing, Item, retry=_once()).enqueue(forced=True)
+    run_due()
+
+    assert commands(run("--list")) == [f"python manage.py jobs retry {job.id}"]
+
+
 def test_of_a_pass_that_has_not_completed_a_list_says_that_the_declaration_has_changed_since_it_began() -> None:
     live = declare(None, Item).enqueue()
     ledger_row("t.backfill", run_id=live.run_id, checksum="0" * 64)
@@ -240,10 +266,10 @@ def test_what_is_told_of_a_backfill_does_not_hang_on_the_passes_that_are_listed(
         *("a.completed", "b.gone", "c.again", "d.newest", "t.gone"),
     ]
     assert commands(told) == [
-        "python manage.py backfill a.completed --write --force",
         "python manage.py backfill b.gone --write",
-        "python manage.py backfill c.again --write --force",
-        "python manage.py backfill d.newest --write --force",
+    ]
+    assert [one["command"].rpartition("backfill ")[2] for one in as_json("--list", "--limit", 1)["backfills"]] == [
+        *("a.completed --write --force", "b.gone --write", "c.again --write --force", "d.newest --write --force", ""),
     ]
     assert sum(len(one["passes"]) for one in as_json("--list", "--limit", 1)["backfills"]) == 1
     # What is not asked for takes no place on the list.

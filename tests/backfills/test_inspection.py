@@ -11,12 +11,15 @@ from uuid import UUID
 
 import pytest
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils.html import escape
 
 from tests.app.models import Item
 from tests.backfills.ledger_rows import ledger_row
 from tests.backfills.sweeping import declare, ledger, sweep
-from tests.inspection.rows import add_job
+from tests.inspection.rows import LATER, add_job, add_step, add_worker
+from tests.test_admin import page
 from tests.working import row, run_due
 from ultimat3_jobs.backfills.declared import declared_backfills
 from ultimat3_jobs.backfills.passes import completed_pass, named, read_passes
@@ -27,10 +30,13 @@ from ultimat3_jobs.inspection.backfills import list_backfills, list_passes, pend
 from ultimat3_jobs.inspection.passes import pass_of, tell_pass
 from ultimat3_jobs.inspection.step_texts import why_suspended
 from ultimat3_jobs.inspection.story import tell
+from ultimat3_jobs.inspection.workers import Look
 from ultimat3_jobs.models import Backfill, Job
 
 pytestmark = pytest.mark.usefixtures("queue")
 
+PASSES = "/admin/ultimat3_jobs/backfill/"
+START = "python manage.py jobs_worker --queues bulk"
 BEGAN = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
@@ -78,6 +84,7 @@ def test_a_pass_that_has_completed_is_told_with_what_it_came_to() -> None:
 
 def test_a_pass_that_is_queued_is_told_before_the_ledger_has_it() -> None:
     started = declare(None, Item, batch=10, rate=3).enqueue(forced=True)
+    add_worker()
 
     one = told(started.id)
 
@@ -190,11 +197,115 @@ def test_a_job_that_sweeps_tells_each_command_once_and_by_what_it_does_to_the_pa
 
 
 def test_what_a_pass_waits_for_is_what_its_job_says() -> None:
-    parked = a_pass("suspended", job={"park_reason": "its window opens at 22:00"})
-    failed = a_pass("delayed", "t.failed")
+    parked = a_pass("suspended", job={"park_reason": "its window opens at 22:00", "run_at": LATER})
+    failed = a_pass("delayed", "t.failed", job={"run_at": LATER})
 
     assert told(parked.run_id).waits_for == "its window opens at 22:00"
-    assert told(failed.run_id).waits_for == "its next attempt, due at 2026-01-01 12:00:00 UTC"
+    assert told(failed.run_id).waits_for == "its next attempt, due at 2124-02-05 12:00:00 UTC"
+
+
+@pytest.mark.parametrize("state", ["ready", "delayed", "suspended"])
+def test_a_pass_whose_moment_has_come_waits_for_a_worker_whatever_it_waited_for(state: str) -> None:
+    one = a_pass(state, job={"park_reason": "its worker was told to stop", "queue": "bulk"})
+    worker = add_worker("bulk")
+    for serves, words in (
+        (True, "a worker that serves the queue 'bulk'"),
+        (False, f"a worker, and none that serves the queue 'bulk' is alive ({START} starts one)"),
+    ):
+        worker.data = {"only": ["bulk" if serves else "mail"]}
+        worker.save()
+
+        assert (told(one.run_id).is_due, told(one.run_id).waits_for) == (True, words)
+        found = tell(one.run_id)
+        assert f"waits for {words}" in found.why
+        assert words in backfill_texts.status_text(told(one.run_id))
+        printed = [*shown(one.run_id), backfill_lists.backfills(list_backfills())]
+        assert "told to stop" not in str(printed)
+
+
+def test_a_dead_letter_that_sweeps_offers_no_retry_from_a_step(admin_client: Client) -> None:
+    declare(None, Item)
+    sweeps = a_pass("dead")
+    other = add_job("dead")
+    for run_id in (sweeps.run_id, other.run_id):
+        add_step(Job.objects.get(pk=run_id), "sweep", 1)
+
+    for run_id, offered in ((sweeps.run_id, False), (other.run_id, True)):
+        found = tell(run_id)
+        assert any("--from-step" in command for command, _ in found.commands) is offered
+        assert any("--from-step" in line for line in shown(run_id)) is offered
+        text = page(admin_client, f"/admin/ultimat3_jobs/job/{run_id}/change/")
+        assert ("From here" in text, '<th scope="row">sweep' in text) == (offered, True)
+
+
+FAILS = {"attempt": 5, "max_attempts": 10, "error_class": "ValueError", "last_error": "ValueError: declined"}
+
+
+@pytest.mark.parametrize(
+    ("state", "job", "words"),
+    [
+        ("delayed", {"run_at": LATER}, "{failed}; its next attempt is due at 2124-02-05 12:00:00 UTC"),
+        ("delayed", {}, "{failed}; its next attempt is due since 2026-01-01 12:00:00 UTC, and waits for {worker}"),
+        (
+            "suspended",
+            {"run_at": LATER, "park_reason": "its window is 22:00-06:00"},
+            "waits for: its window is 22:00-06:00; it looks again at 2124-02-05 12:00:00 UTC; {failed}",
+        ),
+        ("ready", {}, "waits for: {worker}; {failed}"),
+        ("running", {"attempt": 6}, "{failed}; another attempt goes on"),
+    ],
+)
+def test_a_live_pass_that_has_failed_says_so_wherever_it_is_told(
+    state: str, job: dict[str, Any], words: str, admin_client: Client
+) -> None:
+    one = a_pass(state, job=FAILS | job)
+    add_worker()
+    failed = "attempt 5 of 10 failed: ValueError: declined"
+    words = words.format(failed=failed, worker="a worker that serves the queue 'default'")
+
+    assert f"        {words}\n" in backfill_lists.backfills(list_backfills()) + "\n"
+    assert escape(words) in page(admin_client, PASSES)
+    assert failed in backfill_texts.status_text(told(one.run_id)).replace("Attempt", "attempt")
+    assert failed[1:] in page(admin_client, f"{PASSES}{one.run_id}/change/")
+
+
+@pytest.mark.parametrize("columns", [{"attempt": 0}, {"attempt": 1, "error_class": "", "last_error": ""}])
+def test_a_pass_of_which_no_attempt_has_failed_says_so_of_none(columns: dict[str, Any]) -> None:
+    one = a_pass("suspended", job=FAILS | {"run_at": LATER, "park_reason": "its window"} | columns)
+
+    assert backfill_texts.why_text(told(one.run_id)) == (
+        "waits for: its window; it looks again at 2124-02-05 12:00:00 UTC"
+    )
+
+
+def test_an_attempt_that_is_the_first_has_none_before_it() -> None:
+    one = a_pass("running", job=FAILS | {"attempt": 1})
+
+    assert backfill_texts.why_text(told(one.run_id)) == ""
+    assert backfill_texts.status_text(told(one.run_id)) == "A worker sweeps it."
+
+
+@pytest.mark.parametrize("state", ["ready", "suspended"])
+def test_a_pass_that_is_paused_and_due_says_that_it_is_paused(state: str) -> None:
+    one = a_pass(state, job={"park_reason": "paused by ann"}, paused_at=BEGAN, paused_by="ann")
+    add_worker()
+
+    assert tell(one.run_id).why == (
+        "It is paused at 2026-01-01 12:00:00 UTC by ann: no reason was given. Once it is resumed, it waits for a "
+        "worker that serves the queue 'default'."
+    )
+
+
+def test_a_list_of_passes_that_are_due_looks_for_workers_once() -> None:
+    counts = []
+    for number in (1, 5):
+        for each in range(number):
+            a_pass("suspended", f"t.{number}-{each}", job={"queue": f"q{each}"})
+        with CaptureQueriesContext(connection) as queries:
+            list_passes()
+        counts.append(sum("x_job_leases" in one["sql"] for one in queries))
+
+    assert counts == [1, 1]
 
 
 def test_a_failed_pass_is_told_with_its_error_and_goes_on_by_a_retry() -> None:
@@ -219,10 +330,10 @@ def test_of_what_no_code_declares_no_pass_is_offered() -> None:
 
 def test_a_pass_that_is_suspended_is_looked_at_again_and_does_not_go_on_for_sure() -> None:
     declare(None, Item)
-    paused = a_pass("suspended", job={"park_reason": "paused by ann"})
+    paused = a_pass("suspended", job={"park_reason": "paused by ann", "run_at": LATER})
     assert paused.run_id is not None
 
-    assert "It is looked at again at " in why_suspended(Job.objects.get(pk=paused.run_id))
+    assert "It is looked at again at " in why_suspended(Job.objects.get(pk=paused.run_id), Look())
 
 
 def test_a_declaration_that_has_changed_since_is_told_as_such() -> None:

@@ -21,6 +21,7 @@ from tests.test_admin import act
 from tests.working import history, row, run_due
 from ultimat3_jobs import Retry, registry
 from ultimat3_jobs.drivers import get_driver
+from ultimat3_jobs.management.reporting import who
 
 pytestmark = pytest.mark.usefixtures("queue")
 
@@ -59,7 +60,7 @@ def test_a_pass_is_found_by_its_id_or_by_the_name_of_its_backfill(started: UUID,
     assert text.startswith(f"{started} t.backfill is paused")
     assert f"python manage.py jobs resume {started}" in text
     kept = ledger(row(started))
-    assert (kept.paused_by, kept.pause_reason) == ("manage.py jobs", "too much load")
+    assert (kept.paused_by, kept.pause_reason) == (who("manage.py jobs"), "too much load")
 
 
 @pytest.mark.parametrize("arguments", [("pause",), ("resume",), ("pace", "--rate", "1")], ids=lambda one: one[0])
@@ -161,10 +162,10 @@ def test_show_tells_the_pass_of_a_job(started: UUID) -> None:
     text = jobs("show", started)
 
     assert "backfill:     t.backfill" in text
-    assert "by manage.py jobs: too\\x1b[31m red" in text
+    assert f"by {who('manage.py jobs')}: too\\x1b[31m red" in text
     assert f"python manage.py jobs resume {started}" in text
     told = answered("show", started)["pass"]
-    assert (told["status"], told["paused_by"], told["begun"]) == ("paused", "manage.py jobs", True)
+    assert (told["status"], told["paused_by"], told["begun"]) == ("paused", who("manage.py jobs"), True)
     assert answered("show", add_job("dead").id)["pass"] is None
 
 

@@ -6,9 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ultimat3_jobs.ids import uuid7
-from ultimat3_jobs.models import Job, JobAttempt, JobEvent, JobStep, OutboxEntry
+from ultimat3_jobs.models import Job, JobAttempt, JobEvent, JobLease, JobStep, OutboxEntry
 
 MOMENT = datetime(2024, 2, 29, 12, tzinfo=UTC)
+LATER = MOMENT + timedelta(days=36_500)
+"""Long after the tests: nothing is due then."""
 
 
 def add_job(state: str = "dead", *, number: int = 0, **columns: Any) -> Job:
@@ -75,3 +77,12 @@ def add_event(name: str = "review.done", **columns: Any) -> JobEvent:
     """Insert a published event; the newer call has the higher number."""
     values = {"staged_id": uuid7(), "published_at": MOMENT, "expires_at": MOMENT + timedelta(days=7)}
     return JobEvent.objects.create(name=name, **values | columns)
+
+
+def add_worker(*queues: str) -> JobLease:
+    """Have a worker say that it is alive and serves these queues; all of them where none is named."""
+    holder = str(uuid7())
+    times = {"granted_at": MOMENT, "expires_at": LATER}
+    return JobLease.objects.create(
+        lease_key=f"worker:{holder}", slot=0, kind="worker", holder=holder, data={"only": queues}, **times
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shlex
@@ -16,10 +17,11 @@ from django.test.utils import CaptureQueriesContext
 
 from tests.commanding import printed, printed_json
 from tests.declaring import job_taking
-from tests.inspection.rows import add_attempt, add_job, add_staged
+from tests.inspection.rows import LATER, add_attempt, add_job, add_staged
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.inspection import lists
 from ultimat3_jobs.inspection.repair import Outcome, cancel, retry
+from ultimat3_jobs.management.reporting import who
 from ultimat3_jobs.models import Job, JobAttempt, OutboxEntry
 from ultimat3_jobs.states import LIVE, State
 
@@ -97,7 +99,7 @@ def test_a_list_goes_on_where_it_stopped() -> None:
 @pytest.mark.parametrize("state", [*State, "frozen"])
 def test_a_job_of_any_state_is_shown_with_the_reason_and_what_mends_it(state: str) -> None:
     parked = {"park_reason": "no code knows it", "parks": 1} if state == "suspended" else {}
-    job = add_job(state, claimed_by="w1", **parked)
+    job = add_job(state, claimed_by="w1", run_at=LATER, **parked)
 
     told = as_json("show", job.id)
 
@@ -241,7 +243,7 @@ def test_filters_with_write_repair_the_newest_up_to_the_limit() -> None:
     ]
     assert [Job.objects.get(pk=row.id).state for row in rows] == ["dead", "ready", "ready"]
     assert {(kept.kind, kept.by, kept.reason) for kept in JobAttempt.objects.all()} == {
-        ("retry", "manage.py jobs", "mended")
+        ("retry", who("manage.py jobs"), "mended")
     }
 
 
@@ -375,9 +377,59 @@ def test_a_dead_letter_whose_key_is_taken_names_the_holder() -> None:
     assert told["commands"][0]["command"] == f"python manage.py jobs show {holder.id}"
 
 
+def test_a_bulk_repair_that_leaves_some_says_what_takes_the_next_ones() -> None:
+    rows = [add_job("dead", number=n) for n in range(3)]
+    one = ("retry", "--state", "dead", "--limit", 1)
+
+    assert "There are more: with --write, the same command takes the next ones when it is run again" in jobs(*one)
+    assert jobs(*one, "--write").endswith("There are more: run the same command again\n")
+    assert jobs(*one, "--write").startswith(f"{rows[1].id} retried\n")
+    assert jobs("cancel", "--state", "ready", "--limit", 1, "--write").endswith("run the same command again\n")
+    assert jobs(*one, "--write").endswith("1 job, and there are no more.\n")
+
+
+def test_a_bulk_repair_that_is_refused_does_not_say_to_run_it_again() -> None:
+    for number in range(2):
+        add_job("dead", idempotency_key=f"k{number}")
+        add_job("ready", idempotency_key=f"k{number}")
+    out = io.StringIO()
+
+    with pytest.raises(CommandError):
+        call_command("jobs", "retry", "--state", "dead", "--limit", "1", "--write", stdout=out)
+
+    assert out.getvalue() == (
+        "There are more behind those that were refused: give other filters, or take more at once with --limit\n"
+    )
+
+
+def test_a_traceback_that_is_that_of_the_attempt_before_it_is_printed_once() -> None:
+    job = add_job("dead")
+    raised = "Traceback (most recent call last):\nValueError: declined\n"
+    for number, traceback in enumerate([raised, raised.replace("declined", "away"), raised, raised], 1):
+        add_attempt(job, attempt=number, traceback=traceback, message="")
+        add_attempt(job, kind="retry", attempt=number)
+
+    printed = jobs("show", job.id)
+
+    assert printed.count("Traceback (most") == 3
+    assert printed.count("    the same traceback as attempt 4\n") == 1
+    assert printed.index("attempt 3 failed") < printed.index("the same traceback") < printed.index("attempt 2 failed")
+    assert [one["traceback"] for one in as_json("show", job.id)["attempts"] if one["traceback"]].count(raised) == 3
+
+
+def test_what_failed_alike_without_a_traceback_is_told_each_time() -> None:
+    job = add_job("dead")
+    for number in (1, 2):
+        add_attempt(job, attempt=number, message="its worker was lost", traceback="")
+
+    assert jobs("show", job.id).count("its worker was lost") == 2
+
+
 def test_bulk_repairs_say_where_they_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lists, "WALK", 3)
     for n in range(5):
         add_job("dead", number=n, error_class="Other")
 
-    assert "Only the newest 3 candidates were looked at" in jobs("retry", "--error", "ValueError")
+    told = jobs("retry", "--error", "ValueError")
+    assert "Only the newest 3 candidates were looked at: with --cause, --name, --tenant or --key all are found" in told
+    assert "--before" not in told

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from tests.inspection.rows import MOMENT, add_job, add_staged, add_step
+from tests.inspection.rows import LATER, MOMENT, add_job, add_staged, add_step
 from tests.inspection.test_command import HOSTILE, as_json, commands, jobs, refused
 from ultimat3_jobs.errors import JobTimeout
 from ultimat3_jobs.inspection.repair import retry
@@ -20,7 +19,6 @@ from ultimat3_jobs.inspection.steps import MAX_OUTPUT
 from ultimat3_jobs.models import Job, JobAttempt, JobStep, OutboxEntry
 
 pytestmark = pytest.mark.django_db
-LATER = MOMENT + timedelta(days=36_500)
 
 
 def pipeline(state: str = "dead", **columns: Any) -> Job:
@@ -142,13 +140,13 @@ def test_of_many_steps_the_last_are_shown_in_as_many_queries() -> None:
         ),
         (
             {"park_reason": "asleep until then (nap)"},
-            "It is suspended: asleep until then (nap). It goes on at 2024-02-29 12:00:00 UTC; no worker is held",
+            "It is suspended: asleep until then (nap). It goes on at 2124-02-05 12:00:00 UTC; no worker is held",
         ),
         ({"park_reason": "no code knows it", "parks": 2}, "It is parked: no code knows it. It is looked at again at"),
     ],
 )
 def test_a_suspended_job_says_what_it_waits_for(columns: dict[str, Any], words: str) -> None:
-    job = add_job("suspended", **columns)
+    job = add_job("suspended", run_at=LATER, **columns)
 
     told = as_json("show", job.id)
 

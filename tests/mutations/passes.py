@@ -294,7 +294,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "presence: a worker that went silent is not alive",
         WORKERS,
-        'filter(kind="worker", expires_at__gt=parse_instant(now))',
+        'filter(kind="worker", expires_at__gt=now)',
         'filter(kind="worker")',
         f"{PRESENT}test_a_worker_that_went_silent_is_not_alive_and_is_forgotten_by_the_next",
         SQLITE,

@@ -36,6 +36,7 @@ from ultimat3_jobs.inspection.masking import printable
 from ultimat3_jobs.inspection.passes import PassReport, tell_pass
 from ultimat3_jobs.inspection.refusals import refusal
 from ultimat3_jobs.inspection.repair import Outcome
+from ultimat3_jobs.inspection.story import attempt_text
 from ultimat3_jobs.models import Backfill
 from ultimat3_jobs.moments import instant
 from ultimat3_jobs.text import command_line, counted
@@ -193,8 +194,7 @@ class BackfillAdmin(RepairingAdmin):
 
     @admin.display(description="why", empty_value="-")
     def why(self, row: ToldPass) -> str:
-        one = row.told
-        return printable(backfill_texts.paused_text(one) or one.waits_for or backfill_texts.error_text(one))
+        return printable(backfill_texts.why_text(row.told))
 
     @admin.display(description="requested by")
     def requested(self, row: ToldPass) -> str:
@@ -202,12 +202,11 @@ class BackfillAdmin(RepairingAdmin):
 
     @admin.display(description="began")
     def began(self, row: ToldPass) -> str:
-        return instant(row.told.row.created_at) if row.told.begun else "not yet"
+        return _began(row.told)
 
     @admin.display(description="ended")
     def ended(self, row: ToldPass) -> str:
-        one = row.told
-        return "" if one.is_live else instant(one.row.finished_at or (one.job.finished_at if one.job else None))
+        return _ended(row.told)
 
     def may(self, request: HttpRequest, repair: Repair) -> bool:
         """Whether the user may do this: what steers a pass is one permission, and cancelling is that of jobs."""
@@ -231,6 +230,11 @@ class BackfillAdmin(RepairingAdmin):
 
     def summary(self, row: Backfill) -> str:
         return printable(f"{row.name}, {counted(row.processed, 'row')}")
+
+    def line(self, repair: Repair, row: Backfill) -> str:
+        """Say what a pass is and, where it is to be paced, how it is paced now."""
+        now = f"; now {backfill_texts.limits_text(row)}" if repair is PACE else ""
+        return f"{self.summary(row)}{now}"
 
     def twin(self, repair: Repair, ids: Sequence[UUID]) -> str:
         """Return the command lines that do the same: one for each pass that is steered."""
@@ -262,7 +266,13 @@ class BackfillAdmin(RepairingAdmin):
         one = None if run_id is None else tell_pass(run_id)
         if one is None:
             return None
-        facts = {**backfill_texts.facts(one), "bound": "" if one.row.bound is None else str(one.row.bound)}
+        facts = {
+            **backfill_texts.facts(one),
+            "attempt": attempt_text(one.job) if one.job else "",
+            "began": _began(one),
+            "ended": _ended(one),
+            "bound": "" if one.row.bound is None else str(one.row.bound),
+        }
         offered = [RESUME if one.status is PassStatus.PAUSED else PAUSE, PACE, CANCEL] if one.is_live else []
         if backfill_texts.may_go_on(one):
             offered = [RETRY]
@@ -339,6 +349,14 @@ def _start(backfill: Handle, *, forced: bool, by: str) -> tuple[EnqueueResult, t
         raise
     except Exception as error:  # what it is declared with is the project's code
         raise refusal(backfill.name, error) from error
+
+
+def _began(one: PassReport) -> str:
+    return instant(one.row.created_at) if one.begun else "not yet"
+
+
+def _ended(one: PassReport) -> str:
+    return "" if one.is_live else instant(one.row.finished_at or (one.job.finished_at if one.job else None))
 
 
 def _progress(one: PassReport) -> dict[str, str]:

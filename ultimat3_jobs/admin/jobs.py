@@ -25,6 +25,7 @@ from ultimat3_jobs.inspection.preview import preview
 from ultimat3_jobs.inspection.step_texts import output_text, progress, progress_text, state_text, took_text, when_text
 from ultimat3_jobs.inspection.steps import MAX_STEPS
 from ultimat3_jobs.inspection.story import Story, attempt_line, attempt_text, failure_text, overview, tell
+from ultimat3_jobs.inspection.workers import Look
 from ultimat3_jobs.models import Job, JobAttempt
 from ultimat3_jobs.moments import instant
 from ultimat3_jobs.states import LIVE, RETRYABLE, State
@@ -40,6 +41,8 @@ CANCEL = Repair(
 )
 
 
+WHY = "told_why"
+"""What the list adds to its rows."""
 FROM_STEP = "from_step"
 FORGETS = "Steps that run again repeat what they did outside; an event that one of them had taken can be taken again."
 MAX_RESULT = 300
@@ -87,6 +90,9 @@ class JobChangeList(BoundedChangeList):
         text = self.query.strip()
         page = search_jobs(text, filters, limit=limit, before=before) if text else None
         page = page or list_jobs(filters, limit=limit, before=before)
+        look = Look()  # one for all rows
+        for job in page.jobs:
+            setattr(job, WHY, overview(job, look))
         return page.jobs, page
 
 
@@ -105,7 +111,7 @@ class JobAdmin(WorkColumns, RepairingAdmin):
 
     @admin.display(description="why")
     def why(self, job: Job) -> str:
-        return printable(overview(job))
+        return printable(getattr(job, WHY))
 
     @admin.display(description="ended")
     def ended(self, job: Job) -> str:
@@ -169,6 +175,7 @@ class JobAdmin(WorkColumns, RepairingAdmin):
             "attempts": [(_heading(one), _text(one), one is newest) for one in story.attempts],
             "commands": [(printable(command), does) for command, does in story.commands],
             "retry": RETRY if job.state in RETRYABLE and self.may(request, RETRY) else None,
+            "whole": story.backfill is not None,  # from its step on, it would sweep all rows again
             "cancel": CANCEL if job.state in LIVE and self.may(request, CANCEL) else None,
         }
 

@@ -135,7 +135,7 @@ class RepairingAdmin(ReadOnlyAdmin):
             "button": button,  # with its object: "Cancel" alone would read as a way out
             "repair": repair,
             "form": form,
-            "rows": [(one, self.summary(rows[one]) if one in rows else "deleted") for one in ids],
+            "rows": [(one, self.line(repair, rows[one]) if one in rows else "deleted") for one in ids],
             "checkbox": ACTION_CHECKBOX_NAME,
             "command": self.twin(repair, ids),
             "preview": repair.preview and _groups(repair.preview),
@@ -199,6 +199,10 @@ class RepairingAdmin(ReadOnlyAdmin):
     def summary(self, row: Any) -> str:
         """Say in a line what a row is, for the confirmation."""
         return printable(str(row))
+
+    def line(self, repair: Repair, row: Any) -> str:
+        """Say in a line what an action is asked for."""
+        return self.summary(row)
 
     def _tell(self, request: HttpRequest, error: JobsError) -> None:
         self.message_user(request, printable(f"{error.cause}. What to do: {error.fix}"), messages.ERROR)

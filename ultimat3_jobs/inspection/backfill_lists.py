@@ -8,18 +8,20 @@ from typing import Any
 from ultimat3_jobs.backfills.commands import backfill_command, environment_setting
 from ultimat3_jobs.backfills.declared import declared_under
 from ultimat3_jobs.backfills.definition import BackfillDefinition
-from ultimat3_jobs.backfills.pending import Difference, Standing, Status
+from ultimat3_jobs.backfills.pending import Difference, PassStatus, Standing, Status
 from ultimat3_jobs.errors import JobsError
 from ultimat3_jobs.inspection import report
 from ultimat3_jobs.inspection.backfill_texts import (
     changed_text,
     commands,
+    completed_text,
     left_text,
+    may_go_on,
     pace_text,
-    paused_text,
     progress_text,
     speed_text,
     status_text,
+    why_text,
 )
 from ultimat3_jobs.inspection.backfills import BackfillReport
 from ultimat3_jobs.inspection.masking import printable
@@ -132,11 +134,19 @@ def _backfill(one: BackfillReport) -> Iterator[str]:
         yield f"    {told.run_id}  {printable('  '.join(facts))}"
         if changed := changed_text(told):
             yield f"        {changed}"
-        if why := paused_text(told) or (told.is_live and told.waits_for and f"waits for: {told.waits_for}"):
-            yield f"        {printable(str(why))}"
-        elif not told.is_live and told.row.outcome == "":
+        if told.is_live:
+            yield from (f"        {printable(why)}" for why in [why_text(told)] if why)
+        elif told.status is PassStatus.COMPLETED:
+            yield f"        {printable(completed_text(told))}"
+        elif told.row.outcome == "":
             yield f"        {printable(status_text(told))}"
     if one.refusal is not None:
         yield f"    {_refused(one.refusal)}"
-    if command := _next(one.name, one.status, one.definition, one.latest, one.refusal):
+    if (command := _next(one.name, one.status, one.definition, one.latest, one.refusal)) and not _is_over(one):
         yield f"    {printable(command)}"
+
+
+def _is_over(one: BackfillReport) -> bool:
+    """Whether nothing is left to do: to sweep all of it again is not what comes next."""
+    has_more = one.latest is not None and (one.latest.is_live or may_go_on(one.latest))
+    return one.status is Status.COMPLETED and one.refusal is None and not has_more

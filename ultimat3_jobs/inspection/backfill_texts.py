@@ -6,10 +6,11 @@ from ultimat3_jobs.backfills.commands import backfill_command
 from ultimat3_jobs.backfills.declared import declared_under
 from ultimat3_jobs.backfills.passes import is_at_its_end
 from ultimat3_jobs.backfills.pending import PassStatus
-from ultimat3_jobs.inspection.passes import PassReport
-from ultimat3_jobs.inspection.story import error_line
+from ultimat3_jobs.inspection.error_texts import error_line
+from ultimat3_jobs.inspection.passes import PassReport, window_of
+from ultimat3_jobs.models import Backfill, Job
 from ultimat3_jobs.moments import instant, span
-from ultimat3_jobs.states import RETRYABLE
+from ultimat3_jobs.states import RETRYABLE, State
 from ultimat3_jobs.text import command_line, counted
 
 UNKNOWN = "-"
@@ -48,6 +49,13 @@ def pace_text(one: PassReport) -> str:
     return ", ".join(parts)
 
 
+def limits_text(row: Backfill) -> str:
+    """Return how fast a pass may sweep and when, both said where there is no limit: "at any speed, 22:00-06:00"."""
+    rate = "at any speed" if row.rate is None else f"{row.rate:g} pages a second at most"
+    window = window_of(row)
+    return f"{rate}, {'at any hour' if window is None else window}"
+
+
 def paused_text(one: PassReport) -> str:
     """Return who has paused a pass, since when and why; empty where nobody has."""
     if one.status is not PassStatus.PAUSED:
@@ -59,6 +67,12 @@ def paused_text(one: PassReport) -> str:
 def ending_text(one: PassReport) -> str:
     """Return how a pass ended, as the end of a sentence that begins with it: "was cancelled"."""
     return "was cancelled" if one.status is PassStatus.CANCELLED else one.status.value
+
+
+def completed_text(one: PassReport) -> str:
+    """Return when a pass completed and who had started it."""
+    by = f", started by {one.row.requested_by}" if one.row.requested_by else ""
+    return f"completed at {instant(one.row.finished_at)}{by}"
 
 
 def changed_text(one: PassReport) -> str:
@@ -78,6 +92,55 @@ def error_text(one: PassReport) -> str:
     return error_line(job)
 
 
+def failed_text(one: PassReport) -> str:
+    """Return which attempt of a live pass was the last one to fail, and its error; empty where none has."""
+    job, error = one.job, error_text(one)
+    if job is None or not one.is_live or not error:
+        return ""
+    used = job.attempt - (1 if job.state == State.RUNNING else 0)
+    return f"attempt {used} of {job.max_attempts} failed: {error}" if used > 0 else ""
+
+
+def attempts_text(one: PassReport) -> str:
+    """Return which attempt of a pass failed, its error, and when the next one is due; empty where none is to come."""
+    failed, job = failed_text(one), one.job
+    if not failed or job is None or job.state != State.DELAYED:
+        return ""
+    return f"{failed}; its next attempt is due {'since' if one.is_due else 'at'} {instant(job.run_at)}"
+
+
+def waiting_text(one: PassReport) -> str:
+    """Return why no worker sweeps a live pass, and what failed before, in a line; empty where all goes well."""
+    failed = failed_text(one)
+    if not one.waits_for:
+        return f"{failed}; another attempt goes on" if failed else ""
+    if attempts := attempts_text(one):
+        return f"{attempts}, and waits for {one.waits_for}" if one.is_due else attempts
+    return "; ".join(filter(None, (f"waits for: {_awaited(one)}", failed)))
+
+
+def _awaited(one: PassReport) -> str:
+    """Return what a pass waits for and, where it is parked with a moment, when it looks again."""
+    if one.job is None or one.job.state != State.SUSPENDED or one.is_due:
+        return one.waits_for
+    return f"{one.waits_for}; it looks again at {instant(one.job.run_at)}"
+
+
+def why_text(one: PassReport) -> str:
+    """Return why a pass stands where it does, in a line; empty where a worker sweeps it, or it has completed."""
+    if one.is_live:
+        return paused_text(one) or waiting_text(one)
+    if one.status is PassStatus.CANCELLED and one.job is not None:
+        return f"cancelled{_cancelled(one.job)}"
+    return error_text(one)
+
+
+def _cancelled(job: Job) -> str:
+    """Return by whom a job was cancelled, and why."""
+    by = f" by {job.cancel_requested_by}" if job.cancel_requested_by else ""
+    return f"{by}: {job.cancel_reason or 'no reason was given'}"
+
+
 def status_text(one: PassReport) -> str:
     """Return where a pass stands, in a sentence."""
     row = one.row
@@ -89,10 +152,27 @@ def status_text(one: PassReport) -> str:
         case PassStatus.PAUSED:
             told = f"It is {paused_text(one)}."
         case PassStatus.RUNNING:
-            told = f"It waits for its turn: {one.waits_for}." if one.waits_for else "A worker sweeps it."
+            told = _running(one)
         case _:
             told = _ended(one)
     return told
+
+
+def _running(one: PassReport) -> str:
+    failed = failed_text(one)
+    if failed and one.job is not None and one.job.state == State.DELAYED:
+        return f"{_capitalized(waiting_text(one))}."
+    if not one.waits_for:
+        told = "A worker sweeps it."
+    elif one.is_due:
+        told = f"It waits for {one.waits_for}."
+    else:
+        told = f"It waits for its turn: {_awaited(one)}."
+    return f"{told} {_capitalized(failed)}" if failed else told
+
+
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _ended(one: PassReport) -> str:
@@ -100,8 +180,7 @@ def _ended(one: PassReport) -> str:
     if job is None:
         return "It did not complete, and its job has been deleted."
     if one.status is PassStatus.CANCELLED:
-        by = f" by {job.cancel_requested_by}" if job.cancel_requested_by else ""
-        return f"It was cancelled at {instant(job.finished_at)}{by}: {job.cancel_reason or 'no reason was given'}."
+        return f"It was cancelled at {instant(job.finished_at)}{_cancelled(job)}."
     if job.state in RETRYABLE:
         return f"It failed ({job.stop or 'no reason was kept'}): {error_text(one) or 'no error was kept'}"
     return f"It ended without completing: its job is {job.state}."

@@ -22,7 +22,8 @@ MAX_PAGE = 1_000
 LAST = UUID(int=(1 << 128) - 1)
 COLUMNS = (
     "id", "name", "queue", "tenant_id", "idempotency_key", "state", "stop", "park_reason", "attempt", "max_attempts",
-    "run_at", "error_class", "error_place", "cause", "created_at", "finished_at",
+    "run_at", "error_class", "error_place", "cause", "created_at", "started_at", "finished_at", "claimed_by",
+    "visible_at", "cancel_requested_by", "cancel_reason",
 )  # fmt: skip
 
 

@@ -22,11 +22,11 @@ from ultimat3_jobs.backfills.passes import named
 from ultimat3_jobs.backfills.pending import COMPLETED, PassStatus, pass_status
 from ultimat3_jobs.backfills.source import open_rows
 from ultimat3_jobs.backfills.windows import Window
-from ultimat3_jobs.drivers.database.rows import parse_instant
+from ultimat3_jobs.inspection.step_texts import is_due
+from ultimat3_jobs.inspection.workers import Look
 from ultimat3_jobs.models import Backfill, Job
 from ultimat3_jobs.moments import instant
 from ultimat3_jobs.settings import get_settings
-from ultimat3_jobs.sql import run
 from ultimat3_jobs.states import State
 from ultimat3_jobs.tenancy import as_tenant
 
@@ -52,6 +52,7 @@ class PassReport:
         rows_per_second: since its present run began, or in its last one; pauses are between runs. None: not known.
         seconds_left: at that speed, while it sweeps; None: not known.
         waits_for: why no worker sweeps it although it is live; empty where one does.
+        is_due: whether that is a worker alone: its moment has come.
         swept: whether a pass of the backfill has completed, this one or another: a new one must be forced.
         checksum_changed: whether the code here declares it otherwise than it was swept; None: that cannot be told.
         now: the time of the queue's database when it was told.
@@ -65,6 +66,7 @@ class PassReport:
     rows_per_second: float | None
     seconds_left: float | None
     waits_for: str
+    is_due: bool
     swept: bool
     checksum_changed: bool | None
     now: datetime
@@ -87,8 +89,13 @@ class PassReport:
     @property
     def window(self) -> Window | None:
         """The hours in which it may sweep; None: always."""
-        start, end = self.row.window_start, self.row.window_end
-        return None if start is None or end is None else Window(start, end)
+        return window_of(self.row)
+
+
+def window_of(row: Backfill) -> Window | None:
+    """Return the hours in which a pass may sweep; None: always."""
+    start, end = row.window_start, row.window_end
+    return None if start is None or end is None else Window(start, end)
 
 
 def tell_pass(run_id: UUID) -> PassReport | None:
@@ -106,12 +113,17 @@ def tell_pass(run_id: UUID) -> PassReport | None:
     return next(iter(_reports([(row, job)])), None)
 
 
-def pass_of(job: Job) -> PassReport | None:
-    """Return the pass that a job sweeps, or None where it sweeps none."""
+def pass_of(job: Job, look: Look | None = None) -> PassReport | None:
+    """Return the pass that a job sweeps, or None where it sweeps none.
+
+    Args:
+        job: its row.
+        look: at the queue; None: a new one.
+    """
     row = Backfill.objects.using(queue_alias()).filter(pk=job.run_id).first()
     if row is None and declared_under(job.name) is None:
         return None
-    return next(iter(_reports([(row, job)])), None)
+    return next(iter(_reports([(row, job)], look)), None)
 
 
 def tell_passes(run_ids: Collection[UUID]) -> dict[UUID, PassReport]:
@@ -127,13 +139,12 @@ def tell_passes(run_ids: Collection[UUID]) -> dict[UUID, PassReport]:
     return {one.run_id: one for one in _reports([(rows.get(one), jobs.get(one)) for one in run_ids])}
 
 
-def _reports(found: Iterable[tuple[Backfill | None, Job | None]]) -> list[PassReport]:
+def _reports(found: Iterable[tuple[Backfill | None, Job | None]], look: Look | None = None) -> list[PassReport]:
     pairs = [(row, job) for row, job in found if row is not None or job is not None]
     if not pairs:
         return []
-    ((text,),) = run(queue_alias(), "clock", {})
-    now, sum_of = parse_instant(text), cache(_checksum)
-    reports = [_report(row, job, now, sum_of) for row, job in pairs]
+    look, sum_of = look or Look(), cache(_checksum)
+    reports = [_report(row, job, look, sum_of) for row, job in pairs]
     swept = _swept({one.name for one in reports if one.status in _MAY_NEED_FORCE})
     return [replace(one, swept=True) if one.name in swept else one for one in reports]
 
@@ -151,7 +162,7 @@ def _swept(names: Collection[str]) -> set[str]:
     return {name for name, known in others.items() if known & completed}
 
 
-def _report(row: Backfill | None, job: Job | None, now: datetime, sum_of: Callable[[str], str | None]) -> PassReport:
+def _report(row: Backfill | None, job: Job | None, look: Look, sum_of: Callable[[str], str | None]) -> PassReport:
     begun = row is not None
     if row is None:
         assert job is not None  # noqa: S101 - one of the two is there
@@ -165,12 +176,13 @@ def _report(row: Backfill | None, job: Job | None, now: datetime, sum_of: Callab
         job=job,
         status=status,
         percent=_percent(row, status),
-        rows_per_second=_speed(row, job, now),
+        rows_per_second=_speed(row, job, look.now),
         seconds_left=None,
-        waits_for="" if job is None else _waits_for(job),
+        waits_for="" if job is None else _waits_for(job, look),
+        is_due=job is not None and is_due(job, look),
         swept=status is PassStatus.COMPLETED,
         checksum_changed=None if not summed else summed != row.checksum,
-        now=now,
+        now=look.now,
     )
     left = _left(report)
     return report if left is None else replace(report, seconds_left=left)
@@ -230,14 +242,14 @@ def _left(report: PassReport) -> float | None:
     return max(0, report.row.total - report.row.processed) / report.rows_per_second
 
 
-def _waits_for(job: Job) -> str:
+def _waits_for(job: Job, look: Look) -> str:
+    if is_due(job, look):
+        return look.worker_for(job.queue)
     match job.state:
         case State.SUSPENDED:
             return job.park_reason or "no reason was kept"
         case State.DELAYED:
             return f"its next attempt, due at {instant(job.run_at)}"
-        case State.READY:
-            return f"a worker that serves the queue {job.queue!r}"
     return ""
 
 

@@ -10,10 +10,11 @@ from typing import Any, TypeGuard
 from ultimat3_jobs.backfills.declared import declared_under
 from ultimat3_jobs.inspection.masking import masked_match
 from ultimat3_jobs.inspection.steps import MAX_OUTPUT, RecordedStep
+from ultimat3_jobs.inspection.workers import Look
 from ultimat3_jobs.models import Job
 from ultimat3_jobs.moments import instant, span
 from ultimat3_jobs.records import StepKind, StepState
-from ultimat3_jobs.states import FINAL, State
+from ultimat3_jobs.states import FINAL, WAITING, State
 
 EXACT = 10
 """Seconds from which on a step's time is told without fractions."""
@@ -45,8 +46,15 @@ def waits(job: Job) -> Waits | None:
     return None if job.parks else Waits("", "", job.run_at, None)
 
 
-def why_suspended(job: Job) -> str:
+def is_due(job: Job, look: Look) -> bool:
+    """Whether a job waits for a worker and for nothing else. Why it was suspended or delayed is over then."""
+    return job.state == State.READY or (job.state in WAITING and look.is_due(job.run_at))
+
+
+def why_suspended(job: Job, look: Look) -> str:
     """Return what a suspended job waits for, and when it is looked at again, in a sentence or two."""
+    if look.is_due(job.run_at):
+        return _why_due(job, look)
     reason = job.park_reason or "no reason was kept"
     found = waits(job)
     if found is None:
@@ -55,10 +63,23 @@ def why_suspended(job: Job) -> str:
         # What a pass waits for may hold then, too.
         then = "is looked at again" if declared_under(job.name) else "goes on"
         return f"It is suspended: {reason}. It {then} at {instant(job.run_at)}; no worker is held until then."
-    match = f" {found.match}" if found.match else ""
-    end = f"until {instant(found.until)}" if found.until else "for as long as it takes"
     looks = f"looked at again every {found.poll:g} s, next" if found.poll else "looked at again"
-    return f"It waits for the event {found.event!r}{match} {end}; it is {looks} at {instant(job.run_at)}."
+    return f"{_awaits(job)}; it is {looks} at {instant(job.run_at)}."
+
+
+def _why_due(job: Job, look: Look) -> str:
+    """Return what a suspended job waits for whose moment has come; what it was suspended for may hold no longer."""
+    since, worker = instant(job.run_at), look.worker_for(job.queue)
+    if job.wait_event:
+        return f"{_awaits(job)}. It is due to be looked at again since {since}, and waits for {worker}."
+    was = f"parked: {job.park_reason or 'no reason was kept'}" if job.parks else "suspended"
+    return f"It was {was}. It is due since {since} and waits for {worker}."
+
+
+def _awaits(job: Job) -> str:
+    match = f" {masked_match(job.wait_match)}" if job.wait_match else ""
+    end = f"until {instant(job.wait_until)}" if job.wait_until else "for as long as it takes"
+    return f"It waits for the event {job.wait_event!r}{match} {end}"
 
 
 def progress(job: Job) -> tuple[float, float | None] | None:

@@ -10,19 +10,21 @@ from uuid import UUID
 from ultimat3_jobs import registry
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills.passes import is_at_its_end
-from ultimat3_jobs.drivers.database.rows import encode, parse_instant, uuid
+from ultimat3_jobs.drivers.database.rows import encode, uuid
+from ultimat3_jobs.inspection.backfill_texts import paused_text
+from ultimat3_jobs.inspection.error_texts import error_line
 from ultimat3_jobs.inspection.passes import PassReport, pass_of
 from ultimat3_jobs.inspection.repair import mending
 from ultimat3_jobs.inspection.staged import staged_rows
-from ultimat3_jobs.inspection.step_texts import why_suspended
+from ultimat3_jobs.inspection.step_texts import is_due, why_suspended
 from ultimat3_jobs.inspection.steps import MAX_STEPS_SHOWN, RecordedStep, last_steps
+from ultimat3_jobs.inspection.workers import Look
 from ultimat3_jobs.models import Job, JobAttempt, OutboxEntry
 from ultimat3_jobs.moments import instant, span
 from ultimat3_jobs.sql import run
 from ultimat3_jobs.states import LIVE, RETRYABLE, WAITING, State, Stop
 
 MAX_ATTEMPTS_SHOWN = 50
-MAX_LINE = 300
 
 _STOPS = {
     Stop.TERMINAL: "its error says that another attempt cannot help",
@@ -71,12 +73,6 @@ class StagedStory:
     commands: list[tuple[str, str]]
 
 
-def clock() -> datetime:
-    """Return the time of the queue's database, by which everything is due."""
-    ((text,),) = run(queue_alias(), "clock", {})
-    return parse_instant(text)
-
-
 def tell(job_id: UUID, *, steps: int = MAX_STEPS_SHOWN) -> Story | StagedStory | None:
     """Return the story of a job, else of the outbox row of this id, else None.
 
@@ -93,18 +89,19 @@ def tell(job_id: UUID, *, steps: int = MAX_STEPS_SHOWN) -> Story | StagedStory |
     attempts = list(history[: MAX_ATTEMPTS_SHOWN + 1])
     holder = _holder(job) if job.state in RETRYABLE else None
     recorded, more_steps = last_steps(job.run_id, limit=steps)
-    now = clock()
+    look = Look()
+    swept = pass_of(job, look)
     return Story(
         job=job,
-        why=_why(job, holder, now),
+        why=_why(job, holder, look, swept),
         attempts=attempts[:MAX_ATTEMPTS_SHOWN],
         more_attempts=len(attempts) > MAX_ATTEMPTS_SHOWN,
         steps=recorded,
         more_steps=more_steps,
-        now=now,
+        now=look.now,
         holder=holder,
-        commands=_commands(job, holder, recorded),
-        backfill=pass_of(job),
+        commands=_commands(job, holder, [] if swept is not None else recorded),
+        backfill=swept,
     )
 
 
@@ -130,15 +127,40 @@ def tell_staged(entry: OutboxEntry) -> StagedStory:
     return StagedStory(entry, why, commands)
 
 
-def overview(job: Job) -> str:
-    """Return in a few words why a job stands where it does, from a row of a list."""
+def overview(job: Job, look: Look) -> str:
+    """Return in a few words why a job stands where it does, from a row of a list.
+
+    Args:
+        job: the row.
+        look: one for all rows of the list.
+    """
     if job.state in RETRYABLE:
         return f"{job.error_class or 'no error was kept'} ({job.stop or 'no reason was kept'})"
+    if job.state == State.CANCELLED:
+        return f"cancelled{_by(job.cancel_requested_by)}: {job.cancel_reason or 'no reason was given'}"
+    if job.state == State.RUNNING:
+        return _running(job, look)
+    return _waiting(job, look)
+
+
+def _waiting(job: Job, look: Look) -> str:
+    if is_due(job, look):
+        if not look.is_served(job.queue):
+            return "no worker that serves its queue is alive"
+        return f"waits for a worker since {instant(job.run_at)}"
     if job.state == State.SUSPENDED:
         return job.park_reason
     if job.state == State.DELAYED:
-        return f"due {instant(job.run_at)}"
+        return f"due {instant(job.run_at)}" + (f", after {job.error_class}" if job.error_class else "")
     return ""
+
+
+def _running(job: Job, look: Look) -> str:
+    if job.visible_at is not None and look.is_due(job.visible_at):
+        return f"worker {job.claimed_by} went silent: its lease lapsed at {instant(job.visible_at)}"
+    if job.started_at is None:
+        return f"claimed by worker {job.claimed_by}, and not begun"
+    return f"since {instant(job.started_at)} in worker {job.claimed_by}"
 
 
 def repair_line(attempt: JobAttempt) -> str:
@@ -174,31 +196,21 @@ def failure_text(attempt: JobAttempt) -> str:
     return "\n".join(filter(None, (traceback, "" if message in traceback else message)))
 
 
-def error_line(job: Job) -> str:
-    """Return the class and message of a job's last error in one bounded line."""
-    text = job.last_error.rpartition("\nverdict:")[0] or job.last_error
-    lines = text.strip().splitlines()
-    # A message may have lines of its own, of which the first says most: its fix and its page follow, with us.
-    raised = [line for line in lines if job.error_class and line.startswith(f"{job.error_class}: ")]
-    line = (raised or lines or [""])[-1].strip()
-    if job.error_class and not line.startswith(job.error_class):
-        line = f"{job.error_class}: {line}" if line else job.error_class
-    return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 1]}…"
-
-
-def _why(job: Job, holder: UUID | None, now: datetime) -> str:
+def _why(job: Job, holder: UUID | None, look: Look, swept: PassReport | None) -> str:
+    if swept is not None and (paused := paused_text(swept)) and is_due(job, look):
+        return f"It is {paused}. Once it is resumed, it waits for {look.worker_for(job.queue)}."
     told = f"Its state is {job.state!r}, which this build does not know: another release wrote it. It is left alone."
     match job.state:
         case State.DEAD | State.FAILED:
             told = _why_dead(job, holder)
         case State.READY:
-            told = _why_ready(job)
+            told = _why_ready(job, look)
         case State.DELAYED:
-            told = _why_delayed(job, now)
+            told = _why_delayed(job, look)
         case State.RUNNING:
-            told = _why_running(job, now)
+            told = _why_running(job, look.now)
         case State.SUSPENDED:
-            told = why_suspended(job)
+            told = why_suspended(job, look)
         case State.DONE:
             told = f"It ended well at {instant(job.finished_at)}, on attempt {job.attempt}."
         case State.CANCELLED:
@@ -217,8 +229,8 @@ def _why_dead(job: Job, holder: UUID | None) -> str:
     return told
 
 
-def _why_ready(job: Job) -> str:
-    told = f"It is due since {instant(job.run_at)} and waits for a worker that serves the queue {job.queue!r}."
+def _why_ready(job: Job, look: Look) -> str:
+    told = f"It is due since {instant(job.run_at)} and waits for {look.worker_for(job.queue)}."
     if job.lapses:
         told += f" Workers that ran it were lost {job.lapses} times."
     if registry.find(job.name) is None:
@@ -226,14 +238,15 @@ def _why_ready(job: Job) -> str:
     return told
 
 
-def _why_delayed(job: Job, now: datetime) -> str:
+def _why_delayed(job: Job, look: Look) -> str:
     if job.attempt:
-        told = f"Attempt {job.attempt} of {job.max_attempts} failed ({job.error_class or 'no error was kept'})"
-        told += f"; the next one is due at {instant(job.run_at)}"
+        told = f"Attempt {job.attempt} of {job.max_attempts} failed: {error_line(job) or 'no error was kept'}"
+        told += "; the next one is due"
     else:
-        told = f"It was asked for later: it is due at {instant(job.run_at)}"
-    left = (job.run_at - now).total_seconds()
-    return f"{told}{', when a worker next looks' if left <= 0 else f', in {span(left)}'}."
+        told = "It was asked for later: it is due"
+    if look.is_due(job.run_at):
+        return f"{told} since {instant(job.run_at)} and waits for {look.worker_for(job.queue)}."
+    return f"{told} at {instant(job.run_at)}, in {span((job.run_at - look.now).total_seconds())}."
 
 
 def _why_running(job: Job, now: datetime) -> str:
@@ -265,6 +278,13 @@ def _stop(job: Job) -> str:
 
 
 def _commands(job: Job, holder: UUID | None, steps: list[RecordedStep]) -> list[tuple[str, str]]:
+    """Return the commands that are about a job.
+
+    Args:
+        job: its row.
+        holder: the job that has taken its key.
+        steps: that it may begin from anew; none of one that sweeps, which goes on from its last page.
+    """
     if job.state in LIVE:
         return [(f"python manage.py jobs cancel {job.id}", "stops it for good")]
     mend = mending(job)

@@ -10,13 +10,16 @@ from ultimat3_jobs.inspection.masking import bounded, printable, shown
 from ultimat3_jobs.inspection.preview import Preview, preview_command
 from ultimat3_jobs.inspection.repair import mending
 from ultimat3_jobs.inspection.staged import StagedPage, staged_command
-from ultimat3_jobs.inspection.step_texts import output_text, progress_text, state_text, took_text, when_text
+from ultimat3_jobs.inspection.step_texts import is_due, output_text, progress_text, state_text, took_text, when_text
 from ultimat3_jobs.inspection.steps import MAX_STEPS_SHOWN
 from ultimat3_jobs.inspection.story import StagedStory, Story, attempt_line, attempt_text, failure_text, overview
+from ultimat3_jobs.inspection.workers import Look, worker_command
 from ultimat3_jobs.models import Job, JobAttempt, OutboxEntry
 from ultimat3_jobs.moments import instant
 
 MAX_CELL = 60
+MAX_WHY = 140
+"""The last column may be wider: nothing stands behind it."""
 
 
 def safe(text: str) -> str:
@@ -24,15 +27,32 @@ def safe(text: str) -> str:
     return printable(text, lines=True)
 
 
-def page(listed: Page) -> str:
-    """A list: one line for each job, and under a dead letter the command that retries it."""
+def page(listed: Page, *, is_rehearsal: bool = False) -> str:
+    """A list: one line for each job, and under a dead letter the command that retries it.
+
+    Args:
+        listed: the jobs.
+        is_rehearsal: it is of those that a repair would take, and not of those that somebody looks for.
+    """
+    look = Look()
+    rows = [_cells(job, look) for job in listed.jobs]
     lines = _table(
-        [("ID", "STATE", "ATTEMPT", "ENDED", "NAME", "QUEUE", "TENANT", "KEY", "WHY"), *map(_cells, listed.jobs)],
+        [("ID", "STATE", "ATTEMPT", "ENDED", "NAME", "QUEUE", "TENANT", "KEY", "WHY"), *rows],
         [""] + [f"    {printable(mend[0])}" if (mend := mending(job)) else "" for job in listed.jobs],
     )
     if not listed.jobs:
         lines = ["no job was found"]
-    return "\n".join([*lines, *filter(None, [rest(listed)])])
+    more = rest_to_repair(listed) if is_rehearsal else rest(listed)
+    return "\n".join([*lines, *_unserved(listed, look), *filter(None, [more])])
+
+
+def _unserved(listed: Page, look: Look) -> Iterator[str]:
+    """Yield the command that starts a worker, once for each queue with work that is due and nobody for it."""
+    for queue in dict.fromkeys(job.queue for job in listed.jobs if is_due(job, look)):
+        if not look.is_served(queue):
+            yield printable(
+                f"No worker that serves the queue {queue!r} is alive; to start one: {worker_command(queue)}"
+            )
 
 
 def staged_page(listed: StagedPage) -> str:
@@ -74,6 +94,25 @@ def rest(listed: Page | StagedPage) -> str:
     return f"There are more: --before {listed.before}"
 
 
+def rest_to_repair(listed: Page, done: int | None = None) -> str:
+    """How to go on where a repair did not take all that its filters mean, or nothing.
+
+    Args:
+        listed: what it takes.
+        done: how many of them it has moved; None where it was a dry run.
+    """
+    if listed.walked is not None:
+        looked = f"Only the newest {listed.walked} candidates were looked at"
+        return f"{looked}: with --cause, --name, --tenant or --key all are found"
+    if listed.before is None:
+        return ""
+    if done is None:
+        return "There are more: with --write, the same command takes the next ones when it is run again"
+    if done:
+        return "There are more: run the same command again"
+    return "There are more behind those that were refused: give other filters, or take more at once with --limit"
+
+
 def story(told: Story | StagedStory) -> str:
     """All about one job or one outbox row."""
     return "\n".join(_staged(told) if isinstance(told, StagedStory) else _job(told))
@@ -113,8 +152,7 @@ def _job(told: Story) -> Iterator[str]:
     yield from _steps(told)
     if job.last_error and not any(attempt.kind == "failure" for attempt in told.attempts):
         yield from _block("last error", bounded(job.last_error))
-    for attempt in told.attempts:
-        yield from _attempt(attempt)
+    yield from _attempts(told.attempts)
     if told.more_attempts:
         yield f"... older attempts are left out; the newest {len(told.attempts)} are shown"
 
@@ -167,14 +205,23 @@ def _staged(told: StagedStory) -> Iterator[str]:
     yield from _block("input", shown(entry.input))
 
 
-def _attempt(attempt: JobAttempt) -> Iterator[str]:
-    yield ""
-    yield printable(attempt_line(attempt))
-    if attempt.kind == "failure":
-        yield from _indented(bounded(failure_text(attempt)))
+def _attempts(attempts: Iterable[JobAttempt]) -> Iterator[str]:
+    """Yield each attempt; of one that failed as the one told before it did, no more than that."""
+    before: JobAttempt | None = None
+    for attempt in attempts:
+        yield ""
+        yield printable(attempt_line(attempt))
+        if attempt.kind != "failure":
+            continue
+        text = failure_text(attempt)
+        if attempt.traceback.strip() and before is not None and text == failure_text(before):
+            yield f"    the same traceback as attempt {before.attempt}"
+        else:
+            yield from _indented(bounded(text))
+        before = attempt
 
 
-def _cells(job: Job) -> tuple[str, ...]:
+def _cells(job: Job, look: Look) -> tuple[str, ...]:
     cells = (
         job.state,
         f"{job.attempt}/{job.max_attempts}",
@@ -183,9 +230,8 @@ def _cells(job: Job) -> tuple[str, ...]:
         job.queue,
         "-" if job.tenant_id is None else job.tenant_id,
         job.idempotency_key,
-        overview(job),
     )
-    return (str(job.id), *map(_cell, cells))
+    return (str(job.id), *map(_cell, cells), _cell(overview(job, look), MAX_WHY))
 
 
 def _staged_cells(entry: OutboxEntry) -> tuple[str, ...]:
@@ -201,9 +247,9 @@ def _staged_cells(entry: OutboxEntry) -> tuple[str, ...]:
     return (str(entry.id), *map(_cell, cells))
 
 
-def _cell(text: str) -> str:
+def _cell(text: str, limit: int = MAX_CELL) -> str:
     text = printable(text)
-    return text if len(text) <= MAX_CELL else f"{text[: MAX_CELL - 1]}…"
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def _table(rows: Iterable[tuple[str, ...]], below: Iterable[str]) -> list[str]:

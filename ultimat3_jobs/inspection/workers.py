@@ -1,9 +1,10 @@
-"""The workers that say they are alive, and what they serve."""
+"""The workers that say they are alive, what they serve, and what work that is due waits for."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from ultimat3_jobs.aliases import queue_alias
@@ -11,6 +12,7 @@ from ultimat3_jobs.drivers.database.rows import parse_instant
 from ultimat3_jobs.models import JobLease
 from ultimat3_jobs.records import QueueSelection
 from ultimat3_jobs.sql import run
+from ultimat3_jobs.text import command_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +50,58 @@ def alive_workers(queue: str | None = None) -> list[AliveWorker]:
     Args:
         queue: only those that serve this one; None: all.
     """
-    alias = queue_alias()
-    ((now,),) = run(alias, "clock", {})
-    rows = JobLease.objects.using(alias).filter(kind="worker", expires_at__gt=parse_instant(now))
-    found = [_worker(row) for row in rows.order_by("granted_at", "holder")]
-    return [one for one in found if queue is None or one.serves(queue)]
+    return [one for one in _alive(clock()) if queue is None or one.serves(queue)]
+
+
+def clock() -> datetime:
+    """Return the time of the queue's database, by which everything is due."""
+    ((text,),) = run(queue_alias(), "clock", {})
+    return parse_instant(text)
+
+
+def worker_command(queue: str) -> str:
+    """Return the command line that starts a worker for a queue."""
+    # A queue's name may begin like an option.
+    return command_line("jobs_worker", *((f"--queues={queue}",) if queue.startswith("-") else ("--queues", queue)))
+
+
+class Look:
+    """One look at the queue: its clock and its workers, each asked for once and only where a text needs it.
+
+    Args:
+        now: the time of the queue's database, where it is known already.
+    """
+
+    def __init__(self, now: datetime | None = None) -> None:
+        self._now = now
+
+    @cached_property
+    def now(self) -> datetime:
+        """The time of the queue's database."""
+        return clock() if self._now is None else self._now
+
+    @cached_property
+    def _workers(self) -> list[AliveWorker]:
+        return _alive(self.now)
+
+    def is_due(self, moment: datetime) -> bool:
+        """Whether a moment has come."""
+        return moment <= self.now
+
+    def is_served(self, queue: str) -> bool:
+        """Whether a worker that serves a queue is alive."""
+        return any(one.serves(queue) for one in self._workers)
+
+    def worker_for(self, queue: str) -> str:
+        """Return what work waits for that is due: a worker and, where none is alive, the command that starts one."""
+        if self.is_served(queue):
+            return f"a worker that serves the queue {queue!r}"
+        return f"a worker, and none that serves the queue {queue!r} is alive ({worker_command(queue)} starts one)"
+
+
+def _alive(now: datetime) -> list[AliveWorker]:
+    rows = JobLease.objects.using(queue_alias()).filter(kind="worker", expires_at__gt=now)
+    return [_worker(row) for row in rows.order_by("granted_at", "holder")]
 
 
 def _worker(row: JobLease) -> AliveWorker:

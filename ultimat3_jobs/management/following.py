@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from django.db import DatabaseError, connections
@@ -12,12 +12,11 @@ from django.db import DatabaseError, connections
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills.pending import PassStatus
 from ultimat3_jobs.errors import BackfillNotLive
-from ultimat3_jobs.inspection.backfill_texts import error_text, left_text, paused_text, progress_text, speed_text
+from ultimat3_jobs.inspection.backfill_texts import attempts_text, left_text, paused_text, progress_text, speed_text
 from ultimat3_jobs.inspection.masking import printable
 from ultimat3_jobs.inspection.passes import PassReport, tell_pass
-from ultimat3_jobs.inspection.workers import alive_workers
+from ultimat3_jobs.inspection.workers import alive_workers, worker_command
 from ultimat3_jobs.settings import get_settings
-from ultimat3_jobs.states import State
 from ultimat3_jobs.text import command_line
 
 LOOK = 0.5
@@ -123,7 +122,7 @@ class Follower:
         is_alone = not alive_workers(queue)
         if is_alone and not self._is_alone:
             self._say(f"no worker that serves the queue {queue!r} is alive; to start one:")
-            self._say(f"    {command_line('jobs_worker', '--queues', queue)}")
+            self._say(f"    {worker_command(queue)}")
         self._is_alone = is_alone
         why = _why(told)
         if why and why != self._said:
@@ -147,10 +146,11 @@ def bar(told: PassReport) -> str:
 
 
 def _why(told: PassReport) -> str:
-    """Return what the pass waits for. That a worker is about to take it is not worth a word."""
+    """Return what the pass waits for. That a worker is about to take it is not worth a word, and that none is there
+    is said by itself.
+    """
     if told.status is PassStatus.PAUSED:
         return paused_text(told)
-    if told.job is None or told.job.state == State.READY or not told.waits_for:
-        return ""
-    error = error_text(told) if told.job.state == State.DELAYED else ""
-    return f"it waits for: {told.waits_for}" + (f"; the last one failed: {error}" if error else "")
+    if attempts := attempts_text(replace(told, is_due=False)):  # the same while it is delayed, to be said once
+        return attempts
+    return "" if told.is_due or not told.waits_for else f"it waits for: {told.waits_for}"

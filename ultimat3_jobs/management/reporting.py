@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import getpass
 import json
 import os
 import sys
@@ -17,6 +18,9 @@ from ultimat3_jobs.inspection import report, terminal
 from ultimat3_jobs.inspection.lists import MAX_PAGE
 from ultimat3_jobs.schema import unusable
 from ultimat3_jobs.text import fault_of_text
+
+MAX_BY = 255
+"""Characters of who did something, as the history keeps it."""
 
 
 class Refused(Exception):
@@ -107,6 +111,15 @@ def limit(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= MAX_PAGE:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MAX_PAGE}")
     return int(text)
+
+
+def who(command: str) -> str:
+    """Return on whose behalf a command does something: itself, and the user of the operating system."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a container may have no name for its user
+        return command
+    return "".join(one for one in f"{command} ({user})" if one.isprintable())[:MAX_BY]
 
 
 def storable(text: str) -> str:

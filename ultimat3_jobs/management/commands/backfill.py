@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,16 +35,15 @@ from ultimat3_jobs.inspection.backfills import list_backfills, list_passes, pend
 from ultimat3_jobs.inspection.passes import PassReport
 from ultimat3_jobs.inspection.refusals import refusal
 from ultimat3_jobs.management.following import Follower, Screen
-from ultimat3_jobs.management.reporting import Parser, Refused, ReportingCommand, add_json, limit, storable
+from ultimat3_jobs.management.reporting import Parser, Refused, ReportingCommand, add_json, limit, storable, who
 from ultimat3_jobs.schema import unusable
 from ultimat3_jobs.settings import get_settings
 
-BY = "manage.py backfill"
+COMMAND = "manage.py backfill"
 LISTED = 50
 MOST_TRIED = 1_000
 DETACHED = 3
 """Exit status where Ctrl-C ended the waiting alone."""
-MAX_BY = 255  # characters
 
 FORMS = {
     "list": ("name_is", "status", "limit"),
@@ -170,7 +168,7 @@ class Command(ReportingCommand):
             raise Refused(terminal.safe(str(made.verdict.error)))
 
     def _try(self, backfill: Backfill, options: dict[str, Any]) -> None:
-        tried = try_rows(backfill, options["try_rows"], by=_who())
+        tried = try_rows(backfill, options["try_rows"], by=who(COMMAND))
         if options["json"]:
             self.print_json({"dry_run": True, "trial": rehearsal.trial_report(tried)})
         else:
@@ -331,7 +329,7 @@ class Command(ReportingCommand):
 
 def _start(backfill: Backfill, *, forced: bool) -> Start:
     try:
-        queued, warnings = start(backfill, forced=forced, by=_who())
+        queued, warnings = start(backfill, forced=forced, by=who(COMMAND))
     except JobsError as error:
         return Start(backfill.name, refusal=error)
     return Start(backfill.name, queued, warnings=warnings)
@@ -376,15 +374,6 @@ def _is_quiet(refusal: JobsError) -> bool:
     if isinstance(refusal, BackfillEnvironment):
         return bool(get_settings().environment)
     return isinstance(refusal, BackfillApplied | BackfillRunning)
-
-
-def _who() -> str:
-    """Return on whose behalf the command starts a pass: itself, and the user of the operating system."""
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError, ImportError):  # a container may have no name for its user
-        return BY
-    return "".join(one for one in f"{BY} ({user})" if one.isprintable())[:MAX_BY]
 
 
 def _tried(text: str) -> int:

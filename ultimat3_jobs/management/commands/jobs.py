@@ -19,10 +19,10 @@ from ultimat3_jobs.inspection.staged import WHICH, list_staged
 from ultimat3_jobs.inspection.steps import MAX_STEPS, MAX_STEPS_SHOWN
 from ultimat3_jobs.inspection.story import tell
 from ultimat3_jobs.management import steering
-from ultimat3_jobs.management.reporting import Parser, Refused, ReportingCommand, add_json, limit, storable
+from ultimat3_jobs.management.reporting import Parser, Refused, ReportingCommand, add_json, limit, storable, who
 from ultimat3_jobs.states import LIVE, RETRYABLE, State
 
-BY = "manage.py jobs"
+COMMAND = "manage.py jobs"
 BULK = 1_000
 """Jobs that one bulk repair takes unless `--limit` says less."""
 
@@ -164,7 +164,7 @@ class Command(ReportingCommand):
         self._steer("pace", options)
 
     def _steer(self, action: str, options: dict[str, Any]) -> None:
-        done = steering.steer(action, options, by=BY)
+        done = steering.steer(action, options, by=who(COMMAND))
         if options["json"]:
             self.print_json(steering.as_json(done))
         else:
@@ -186,7 +186,7 @@ class Command(ReportingCommand):
         elif options["json"]:
             self.print_json({"dry_run": True, **report.page(page)})
         else:
-            self.print_text(terminal.page(page))
+            self.print_text(terminal.page(page, is_rehearsal=True))
             told = f"A dry run: nothing was changed. --write would {action} {_count(len(page.jobs))}"
             if options.get("from_step") is not None:
                 told += f" from step {terminal.safe(repr(options['from_step']))}; those without it would be refused"
@@ -209,9 +209,9 @@ class Command(ReportingCommand):
         page: Page | None = None,
     ) -> None:
         if action == "retry":
-            outcomes = repair.retry(ids, by=BY, reason=options["reason"], from_step=options["from_step"])
+            outcomes = repair.retry(ids, by=who(COMMAND), reason=options["reason"], from_step=options["from_step"])
         else:
-            outcomes = repair.cancel(ids, by=BY, reason=options["reason"])
+            outcomes = repair.cancel(ids, by=who(COMMAND), reason=options["reason"])
         refusals = [*unresolved, *(one.error for one in outcomes if one.error)]
         if options["json"]:
             more = {} if page is None else {"before": page.before and str(page.before), "walked": page.walked}
@@ -222,8 +222,8 @@ class Command(ReportingCommand):
                 if one.done:
                     self.print_text(f"{one.id} {one.verdict}")
             if page is not None:
-                done = _count(sum(one.done for one in outcomes))
-                self.print_text(terminal.rest(page) or f"{done}, and there are no more.")
+                done = sum(one.done for one in outcomes)
+                self.print_text(terminal.rest_to_repair(page, done) or f"{_count(done)}, and there are no more.")
         if refusals:
             raise Refused("\n".join(terminal.safe(str(one)) for one in refusals))
 
