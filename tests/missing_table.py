@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from django.db import connection
+from django.db import connections
 
 
 @contextmanager
-def without_table(table: str) -> Iterator[None]:
-    """Have a table go by another name for the length of the block."""
+def without_table(table: str, *, using: str = "default") -> Iterator[None]:
+    """Have a table of a database go by another name for the length of the block."""
     elsewhere = f"{table}_elsewhere"
-    with _altered(f"{table} RENAME TO {elsewhere}", f"{elsewhere} RENAME TO {table}"):
+    with _altered(f"{table} RENAME TO {elsewhere}", f"{elsewhere} RENAME TO {table}", using):
         yield
 
 
@@ -20,16 +20,18 @@ def without_table(table: str) -> Iterator[None]:
 def without_column(table: str, column: str) -> Iterator[None]:
     """Have a column of a table go by another name for the length of the block."""
     rename = f"{table} RENAME COLUMN {{}} TO {{}}"
-    with _altered(rename.format(column, f"{column}_elsewhere"), rename.format(f"{column}_elsewhere", column)):
+    with _altered(
+        rename.format(column, f"{column}_elsewhere"), rename.format(f"{column}_elsewhere", column), "default"
+    ):
         yield
 
 
 @contextmanager
-def _altered(there: str, back: str) -> Iterator[None]:
-    with connection.cursor() as cursor:
+def _altered(there: str, back: str, alias: str) -> Iterator[None]:
+    with connections[alias].cursor() as cursor:
         cursor.execute(f"ALTER TABLE {there}")
     try:
         yield
     finally:
-        with connection.cursor() as cursor:
+        with connections[alias].cursor() as cursor:
             cursor.execute(f"ALTER TABLE {back}")

@@ -134,7 +134,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         file=COMMAND,
         old="        if self.asked:\n            worker.stop()\n",
         new="",
-        test=f"{PROCESS}::test_a_signal_while_the_worker_starts_ends_it_with_0_before_it_claims[15]",
+        test=f"{PROCESS}::test_a_signal_while_the_worker_starts_ends_it_with_0_before_it_claims[15-burst]",
         vendors=SQLITE,
     ),
     Mutation(

@@ -619,8 +619,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         file="ultimat3_jobs/outbox/relay.py",
         old=" or schema_fault(queue_alias()):",
         new=":",
-        test="tests/test_jobs_relay_command.py::test_a_burst_without_tables_says_what_to_run[x_jobs]",
-        vendors=SQLITE,
+        test="tests/outbox/test_two_databases.py::test_that_the_queue_or_the_outbox_has_no_tables_is_told",
     ),
     Mutation(
         guard="logs: what is not migrated is told without a traceback",

@@ -11,13 +11,14 @@ import pytest
 from django.db import OperationalError, connection, connections, transaction
 from django.test.utils import override_settings
 
+from tests.missing_table import without_table
 from tests.outbox.conftest import Background
 from tests.outbox.refusing import refusing
 from tests.outbox.support import Pause, again, jobs, labels, moved_in_order, note, outcomes, stage
 from tests.outbox.two import environment, split
 from tests.processes import TIMEOUT, Processes, wait_for
 from ultimat3_jobs.drivers import get_driver
-from ultimat3_jobs.errors import DuplicateJob, KeyReused, SettingsInvalid
+from ultimat3_jobs.errors import DuplicateJob, KeyReused, MigrationMissing, SettingsInvalid
 from ultimat3_jobs.models import Job, OutboxEntry
 from ultimat3_jobs.outbox import leases
 from ultimat3_jobs.outbox.faults import UNCLEAR_TRIES
@@ -56,6 +57,18 @@ def claim(relay: str, limit: int = 10) -> list[Claim]:
 def marks(of: list[Claim]) -> list[Mark]:
     """Return marks that say that rows were published."""
     return [Mark(one, "published", one.id) for one in of]
+
+
+@pytest.mark.parametrize("table", ["x_jobs", "x_outbox"])
+def test_that_the_queue_or_the_outbox_has_no_tables_is_told(apart: str, table: str) -> None:
+    stage("a")
+    alias = {"x_jobs": apart, "x_outbox": "default"}[table]
+    with without_table(table, using=alias), pytest.raises(MigrationMissing) as missing:
+        relay_once()
+
+    assert missing.value.cause == f"{alias!r} has no tables of ultimat3_jobs"
+    assert missing.value.fix == f"python manage.py migrate --database {alias}"
+    assert relay_once() == 1
 
 
 def test_work_commits_with_its_cause_and_arrives_in_the_other_database() -> None:

@@ -143,9 +143,10 @@ def test_a_burst_that_is_interrupted_drains_and_ends_with_0(processes: Processes
     assert [row(one).state for one in queued] == ["done", "ready"]
 
 
+@pytest.mark.parametrize("options", [[], ["--burst"]], ids=["worker", "burst"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_the_worker_starts_ends_it_with_0_before_it_claims(
-    processes: Processes, number: signal.Signals
+    processes: Processes, number: signal.Signals, options: list[str]
 ) -> None:
     queued = once.enqueue("not yet")
     # The checks run before the worker is made: one of them waits for the signal.
@@ -158,7 +159,7 @@ def test_a_signal_while_the_worker_starts_ends_it_with_0_before_it_claims(
         "    print('checking', flush=True)\n"
         "    signal.pause()\n"
         "    return []\n"
-        "execute_from_command_line(['manage.py', 'jobs_worker'])\n"
+        f"execute_from_command_line(['manage.py', 'jobs_worker', *{options!r}])\n"
     )
     worker.wait_for_output("checking")
     worker.kill(number)
