@@ -181,6 +181,8 @@ def test_e003_an_alias_that_is_not_there(project: Project) -> None:
     assert "'jobs'" in message.msg
     assert message.hint == "return one of 'default', 'other' from db_for_write() for the app ultimat3_jobs"
     assert project.says(route("other"), default={}, other=sqlite()) == []
+    mistyped = project.only(route("job"), default=sqlite(), jobs=sqlite())
+    assert mistyped.hint == "return 'jobs' from db_for_write() for the app ultimat3_jobs"
 
 
 @pytest.mark.parametrize("engine", [SQLITE, POSTGRESQL])
@@ -322,7 +324,7 @@ def test_w004_a_pool_that_is_too_small(project: Project, pool: Any) -> None:
 
 
 @pytest.mark.usefixtures("isolated_registry")
-def test_w005_a_backfill_for_environments_where_nobody_says_which_this_is() -> None:
+def test_w005_a_backfill_for_environments_where_nobody_says_which_this_is(monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = {"tenant": NO_TENANT, "source": lambda: None}
 
     def sweep(run: Any, rows: Any) -> None: ...
@@ -339,6 +341,19 @@ def test_w005_a_backfill_for_environments_where_nobody_says_which_this_is() -> N
     assert "t.some" in message.msg
     assert "t.all" not in message.msg
     assert ours({"ENVIRONMENT": "staging"}) == []
+    assert str(message.hint).endswith("; this backfill is meant for 'staging', 'production'")
+
+    def third(run: Any, rows: Any) -> None: ...
+
+    backfill(name="t.third", environments=["production", "demo"], **options)(third)
+    (message,) = ours({})
+    assert str(message.hint).endswith("; these backfills are meant for 'staging', 'production', 'demo'")
+    # What is typed on any of them names that place, and where the place has no name it names none.
+    for place in ("demo", ""):
+        monkeypatch.setenv("ENVIRONMENT", place)
+        typed: dict[str, Any] = {}
+        exec(str(message.hint), {"ULTIMAT3_JOBS": typed})
+        assert typed == {"ENVIRONMENT": place}
 
 
 def test_every_check_is_in_the_documentation_and_is_tested_by_its_number() -> None:

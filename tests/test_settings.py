@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db.utils import ConnectionHandler
 from django.test import override_settings
 
+from ultimat3_jobs import settings as module
 from ultimat3_jobs.errors import SettingsInvalid
 from ultimat3_jobs.settings import OutboxSettings, Retention, Settings, get_settings
 
@@ -158,6 +161,67 @@ def test_what_the_fix_says_can_be_typed_as_it_stands(key: str, value: Any) -> No
 
     with override_settings(ULTIMAT3_JOBS=setting):
         get_settings()
+
+
+MISTYPED: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"QUEUE_DATABASE": "queu"}, {"QUEUE_DATABASE": "queue"}),
+    ({"QUEUE_DATABASE": " Queue "}, {"QUEUE_DATABASE": "queue"}),
+    ({"OUTBOX": {"DATABASES": ["shopp", "defualt"]}}, {"OUTBOX": {"DATABASES": ["shop", "default"]}}),
+    ({"OUTBOX": {"DATABASES": ("default", "sho")}}, {"OUTBOX": {"DATABASES": ["default", "shop"]}}),
+    ({"OUTBOX": {"DATABASES": ["shop", "shop"]}}, {"OUTBOX": {"DATABASES": ["shop"]}}),
+    ({"OUTBOX": {"DATABASES": "shop"}}, {"OUTBOX": {"DATABASES": ["shop"]}}),
+    ({"OUTBOX": {"MODE": "Required"}}, {"OUTBOX": {"MODE": "required"}}),
+    ({"OUTBOX": {"MODE": "requird"}}, {"OUTBOX": {"MODE": "required"}}),
+    ({"DEFAULT_QUEUE": "mail "}, {"DEFAULT_QUEUE": "mail"}),
+    ({"ENVIRONMENT": "staging\n"}, {"ENVIRONMENT": "staging"}),
+    ({"RELEASE": " 7f3a"}, {"RELEASE": "7f3a"}),
+    ({"TENANT_CONTEXT": "contextlib.nullcontex"}, {"TENANT_CONTEXT": "contextlib.nullcontext"}),
+]
+
+
+@pytest.fixture
+def several_databases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Aliases to choose from; nothing is connected to."""
+    monkeypatch.setattr(
+        module, "connections", ConnectionHandler({"default": {}, "queue": {}, "shop": {}, "europe1": {}, "europe2": {}})
+    )
+
+
+@pytest.mark.usefixtures("several_databases")
+@pytest.mark.parametrize(("mistyped", "meant"), MISTYPED, ids=str)
+def test_what_is_mistyped_is_mended_into_what_was_meant(mistyped: dict[str, Any], meant: dict[str, Any]) -> None:
+    setting = copy.deepcopy(mistyped)
+    fix = refused(mistyped).fix
+
+    exec(fix, {"ULTIMAT3_JOBS": setting})
+
+    assert setting == meant
+    with override_settings(ULTIMAT3_JOBS=setting):
+        get_settings()
+
+
+@pytest.mark.usefixtures("several_databases")
+@pytest.mark.parametrize("alias", ["elsewhere", "shipping", 5, "", "europe3"])
+def test_an_alias_like_no_other_is_told_what_none_means(alias: Any) -> None:
+    aliases = " is then where the routers put it; DATABASES has 'default', 'queue', 'shop', 'europe1', 'europe2'"
+
+    assert refused({"QUEUE_DATABASE": alias}).fix == f'ULTIMAT3_JOBS["QUEUE_DATABASE"] = None  # the queue{aliases}'
+    outbox = refused({"OUTBOX": {"DATABASES": ["default", alias]}})
+    assert outbox.fix == f'ULTIMAT3_JOBS["OUTBOX"]["DATABASES"] = None  # the outbox{aliases}'
+
+
+@pytest.mark.parametrize("key", ["ENVIRONMENT", "RELEASE"])
+@pytest.mark.parametrize("value", [None, 3, " ", "a\nb"])
+def test_a_name_that_cannot_be_told_is_mended_into_none_and_never_into_that_of_another(key: str, value: Any) -> None:
+    setting = {key: value}
+    exec(refused(setting).fix, {"ULTIMAT3_JOBS": setting})
+
+    assert setting == {key: ""}
+
+
+@pytest.mark.parametrize("value", ["nowhere.context", "contextlib.zzz", "nullcontext", 5])
+def test_a_tenants_context_that_cannot_be_told_is_warned_of_where_it_goes(value: Any) -> None:
+    assert refused({"TENANT_CONTEXT": value}).fix.endswith(" = None  # bodies then run outside of any tenant's context")
 
 
 def test_a_key_that_should_not_be_there_goes_as_the_fix_says() -> None:

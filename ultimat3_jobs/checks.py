@@ -23,6 +23,7 @@ from ultimat3_jobs.durations import format_duration
 from ultimat3_jobs.errors import SettingsInvalid
 from ultimat3_jobs.settings import Settings, get_settings
 from ultimat3_jobs.sql import VENDORS
+from ultimat3_jobs.text import environment_line, nearest
 
 RENEWALS_A_LEASE = 3
 SPARE_CONNECTIONS = 5
@@ -75,14 +76,15 @@ def check_backfills(**_: Any) -> list[CheckMessage]:
     if settings is None or settings.environment:
         return []
     swept = [job.backfill for job in registry.all_jobs() if job.backfill is not None]
-    meant = {one.name: one.environments[0] for one in swept if one.environments is not None}
+    meant = {one.name: one.environments for one in swept if one.environments is not None}
     if not meant:
         return []
-    names, first = ", ".join(meant), next(iter(meant.values()))
+    places = [place for environments in meant.values() for place in environments]
     return [
         Warning(
-            f'ULTIMAT3_JOBS["ENVIRONMENT"] is not set, and these backfills are meant for some environments: {names}',
-            hint=f'ULTIMAT3_JOBS["ENVIRONMENT"] = {first!r}  # the name of this one',
+            'ULTIMAT3_JOBS["ENVIRONMENT"] is not set, and these backfills are meant for some environments: '
+            f"{', '.join(meant)}",
+            hint=environment_line(places, "this backfill is" if len(meant) == 1 else "these backfills are"),
             id="ultimat3_jobs.W005",
         )
     ]
@@ -185,7 +187,9 @@ def _connection(alias: str) -> BaseDatabaseWrapper | str:
 
 def _unusable(alias: str, why: str) -> CheckMessage:
     if alias not in connections:
-        hint = f"return one of {', '.join(map(repr, connections))} from db_for_write() for the app ultimat3_jobs"
+        meant = nearest(alias, connections)
+        wanted = f"one of {', '.join(map(repr, connections))}" if meant is None else repr(meant)
+        hint = f"return {wanted} from db_for_write() for the app ultimat3_jobs"
     elif why == _NO_OPTIONS:
         hint = f'set DATABASES[{alias!r}]["OPTIONS"] to a dict, or remove it'
     else:

@@ -192,8 +192,12 @@ class RequireBackfill(Operation):
         if passes.live:
             cause += "; a pass of it is live"
         start = () if passes.live else ("--write", *(("--force",) if passes.completed else ()))
-        fix = backfill_command(self.name, *start, "--wait")
-        return BackfillPending(cause, fix=fix if passes.declared else f"{fix}  # in a release that declares it")
+        before = [] if passes.declared else ["in a release that declares it"]
+        if passes.completed and not passes.live:
+            # What was swept was written anew in the old form, and would be after another pass.
+            before.append("once the code that writes the new form is deployed everywhere")
+        comment = f"  # {', '.join(before)}" if before else ""
+        return BackfillPending(cause, fix=backfill_command(self.name, *start, "--wait") + comment)
 
     def _without_ledger(self, alias: str) -> MigrationMissing:
         table, queue = apps.get_model("ultimat3_jobs", "Backfill")._meta.db_table, queue_alias()

@@ -16,7 +16,7 @@ from django.utils import timezone
 from ultimat3_jobs.durations import Duration, format_duration, parse_duration
 from ultimat3_jobs.errors import DeclarationInvalid, InputInvalid
 from ultimat3_jobs.retry import Retry
-from ultimat3_jobs.text import MAX_NAME, MAX_QUEUE, is_label, is_queue_name
+from ultimat3_jobs.text import MAX_NAME, MAX_QUEUE, is_label, is_queue_name, nearest
 
 T = TypeVar("T")
 
@@ -108,7 +108,7 @@ def check_database(database: object) -> str:
         return database
     raise DeclarationInvalid(
         f"database={database!r} is no alias of DATABASES, which has {', '.join(connections.databases)}",
-        fix=f"database={next(iter(connections.databases))!r}",
+        fix=f"database={nearest(database, connections.databases) or next(iter(connections.databases))!r}",
     )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
-from typing import Any, Literal
+from importlib import import_module
+from typing import Any, Literal, TypeGuard, get_args
 
 from django.conf import settings as django_settings
 from django.core.signals import setting_changed
@@ -16,7 +17,7 @@ from django.utils.module_loading import import_string
 
 from ultimat3_jobs.durations import parse_duration
 from ultimat3_jobs.errors import SettingsInvalid
-from ultimat3_jobs.text import MAX_QUEUE, is_label, is_queue_name
+from ultimat3_jobs.text import MAX_QUEUE, is_label, is_queue_name, nearest
 
 NAME = "ULTIMAT3_JOBS"
 MAX_CONCURRENCY = 1_000
@@ -153,22 +154,25 @@ def _concurrency(path: str, value: Any) -> int:
 def _queue_name(path: str, value: Any) -> str:
     if not is_queue_name(value):
         wanted = f"text of 1 to {MAX_QUEUE} printable characters, no comma, no space around them"
-        raise _refuse(path, value, wanted, '"default"')
+        meant = value.strip() if isinstance(value, str) else ""
+        raise _refuse(path, value, wanted, repr(meant) if is_queue_name(meant) else '"default"')
     return value
 
 
 def _release(path: str, value: Any) -> str:
-    return _label(path, value, '"2026.3.1"')
+    return _label(path, value, "or the name of the deployed code")
 
 
 def _environment(path: str, value: Any) -> str:
-    return _label(path, value, '"production"')
+    return _label(path, value, "or the name of the place that this runs in; where it is empty, none has been told")
 
 
-def _label(path: str, value: Any, example: str) -> str:
+def _label(path: str, value: Any, instead: str) -> str:
     if value != "" and not is_label(value, MAX_LABEL):
         wanted = f"text of up to {MAX_LABEL} printable characters, no space around them"
-        raise _refuse(path, value, wanted, example)
+        # Never an example: it would be the name of something else.
+        meant = value.strip() if isinstance(value, str) else ""
+        raise _refuse(path, value, wanted, repr(meant) if is_label(meant, MAX_LABEL) else f'""  # {instead}')
     return str(value)
 
 
@@ -180,13 +184,28 @@ def _dotted_path(path: str, value: Any) -> str | None:
     except (ImportError, AttributeError, ValueError, TypeError):
         found = None
     if not callable(found):
-        raise _refuse(path, value, "the dotted path of an importable context manager", "None")
+        meant = _meant_path(value)
+        without = "None  # bodies then run outside of any tenant's context"
+        wanted = "the dotted path of an importable context manager"
+        raise _refuse(path, value, wanted, without if meant is None else repr(meant))
     return str(value)
 
 
+def _meant_path(value: object) -> str | None:
+    """Return the path of the callable for which this one is mistyped, where its module can be imported."""
+    module, _, name = value.rpartition(".") if isinstance(value, str) else ("", "", "")
+    try:
+        found = vars(import_module(module))
+    except (ImportError, ValueError, TypeError):
+        return None
+    meant = nearest(name, [one for one, value in found.items() if callable(value)])
+    return None if meant is None else f"{module}.{meant}"
+
+
 def _outbox_mode(path: str, value: Any) -> Any:
-    if value not in ("auto", "required", "direct"):
-        raise _refuse(path, value, '"auto", "required" or "direct"', '"auto"')
+    modes = get_args(OutboxMode)
+    if value not in modes:
+        raise _refuse(path, value, '"auto", "required" or "direct"', f'"{nearest(value, modes) or "auto"}"')
     return value
 
 
@@ -211,27 +230,48 @@ def _optional_duration(path: str, value: Any) -> timedelta | None:
         raise _refuse(path, value, "a positive length of time, or None to keep all", '"7d"') from None
 
 
-def _alias(path: str, value: Any) -> str:
-    if not isinstance(value, str) or value not in connections.databases:
-        raise _refuse(path, value, f"an alias of DATABASES, which has {', '.join(connections.databases)}", "None")
-    return value
-
-
 def _optional_alias(path: str, value: Any) -> str | None:
-    return None if value is None else _alias(path, value)
+    if value is None:
+        return None
+    if _is_alias(value):
+        return value
+    meant = nearest(value, connections.databases)
+    raise _refuse(path, value, _an_alias(), _routed("the queue") if meant is None else repr(meant))
 
 
 def _aliases(path: str, value: Any) -> tuple[str, ...] | None:
     if value is None:
         return None
-    if (
-        isinstance(value, str)
-        or not isinstance(value, Sequence)
-        or not value
-        or len({repr(alias) for alias in value}) < len(value)
-    ):
-        raise _refuse(path, value, "a list of different aliases of DATABASES", "None")
-    return tuple(_alias(path, alias) for alias in value)
+    one = isinstance(value, str)
+    if one or not isinstance(value, Sequence) or not value or len({repr(alias) for alias in value}) < len(value):
+        wanted = "a list of different aliases of DATABASES"
+        raise _refuse(path, value, wanted, _meant_aliases([value] if one else value))
+    wrong = [alias for alias in value if not _is_alias(alias)]
+    if wrong:
+        raise _refuse(path, wrong[0], _an_alias(), _meant_aliases(value))
+    return tuple(value)
+
+
+def _is_alias(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and value in connections.databases
+
+
+def _an_alias() -> str:
+    return f"an alias of DATABASES, which has {', '.join(connections.databases)}"
+
+
+def _routed(what: str) -> str:
+    # It moves what is there already: whoever types it must know.
+    return (
+        f"None  # {what} is then where the routers put it; DATABASES has {', '.join(map(repr, connections.databases))}"
+    )
+
+
+def _meant_aliases(value: Any) -> str:
+    """Return the list that was meant, as code; None where one of it is like no alias."""
+    given = value if isinstance(value, Sequence) else ()
+    meant = [alias if _is_alias(alias) else nearest(alias, connections.databases) for alias in given]
+    return _routed("the outbox") if not meant or None in meant else repr(list(dict.fromkeys(meant)))
 
 
 _OUTBOX_READERS: dict[str, Reader] = {

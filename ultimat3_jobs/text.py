@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeGuard
 
 MAX_NAME = 200
 """Characters of the name of a job, a step or an event: what their columns hold."""
 MAX_QUEUE = 100
+CLOSE = 0.75
+"""How much alike text is that is mistyped, where 1 is the same."""
 
 
 def fault_of_text(text: str) -> str | None:
@@ -70,6 +73,38 @@ def is_queue_name(value: object) -> TypeGuard[str]:
     return is_label(value, MAX_QUEUE) and "," not in value
 
 
+def nearest(text: object, known: Iterable[str]) -> str | None:
+    """Return the one of `known` for which `text` is mistyped, in capitals or small; None where none is that close.
+
+    Closer than for a mere "did you mean", and none of several that are as close: what is proposed is typed as it
+    stands.
+    """
+    if not isinstance(text, str):
+        return None
+    likeness = difflib.SequenceMatcher(b=text.strip().lower())
+    scores: dict[str, float] = {}
+    for one in known:
+        likeness.set_seq1(one.lower())
+        scores[one] = likeness.ratio()
+    best = max(scores.values(), default=0.0)
+    closest = [one for one, score in scores.items() if score == best]
+    return closest[0] if best >= CLOSE and len(closest) == 1 else None
+
+
 def command_line(*words: str) -> str:
     """Return the line that runs a management command with these arguments, as a shell takes it."""
     return f"python manage.py {shlex.join(words)}"
+
+
+def environment_line(meant: Iterable[str], what: str) -> str:
+    """Return the line of the settings that says where the code runs, asked of the place itself.
+
+    Typed where nothing is meant to run, it lets nothing run: it names none of the places that something is meant for.
+
+    Args:
+        meant: the names of those places.
+        what: is meant for them, as the subject of a sentence.
+    """
+    line = 'import os; ULTIMAT3_JOBS["ENVIRONMENT"] = os.environ.get("ENVIRONMENT", "")'
+    names = ", ".join(map(repr, dict.fromkeys(meant)))
+    return f"{line}  # in the settings: the name of the place that this runs in; {what} meant for {names}"

@@ -113,6 +113,12 @@ def test_a_declaration_that_has_changed_warns_and_does_not_run_again_by_itself(
     assert (verdict.error is None) == forced
 
 
+def test_to_sweep_again_is_warned_of() -> None:
+    fix = refused(definition(), replace(FREE, completed=SWEPT)).fix
+
+    assert fix.endswith(" --write --force  # sweeps all its rows again; as a rule there is nothing to do")
+
+
 def test_when_it_was_swept_is_told() -> None:
     assert (
         "completed at 2026-03-01 12:00:05+00:00 (run 00000000"
@@ -143,12 +149,30 @@ def test_a_fix_that_is_a_command_is_one_line_whose_words_are_what_they_are(name:
     assert words(completed=SWEPT) == [*start, "backfill", *again]
 
 
-def test_the_fixes_of_an_environment_can_be_typed_as_they_stand() -> None:
-    settings: dict[str, Any] = {}
-    exec(refused(NARROW, FREE).fix, {"ULTIMAT3_JOBS": settings})
-    assert judge(NARROW, replace(FREE, environment=settings["ENVIRONMENT"]), forced=False).error is None
+@pytest.mark.parametrize(
+    ("place", "may_start"), [("staging", True), ("production", True), ("dev", False), (None, False)]
+)
+def test_the_fix_of_an_environment_without_a_name_unlocks_only_where_it_is_meant(
+    monkeypatch: pytest.MonkeyPatch, place: str | None, may_start: bool
+) -> None:
+    if place is None:
+        monkeypatch.delenv("ENVIRONMENT", raising=False)
+    else:
+        monkeypatch.setenv("ENVIRONMENT", place)
+    fix, settings = refused(NARROW, FREE).fix, dict[str, Any]()
 
+    exec(fix, {"ULTIMAT3_JOBS": settings})
+
+    assert fix.endswith("; this backfill is meant for 'staging', 'production'")
+    here = replace(FREE, environment=settings["ENVIRONMENT"])
+    assert (judge(NARROW, here, forced=False).error is None) == may_start
+
+
+def test_the_fix_of_another_environment_can_be_typed_and_says_where_not_to() -> None:
     here = replace(FREE, environment="dev")
-    typed = ast.parse(refused(NARROW, here).fix).body[0]
+    fix = refused(NARROW, here).fix
+    typed = ast.parse(fix).body[0]
+
+    assert fix.endswith("; if not, there is nothing to do here")
     assert isinstance(typed, ast.Assign)
     assert judge(definition(environments=tuple(ast.literal_eval(typed.value))), here, forced=False).error is None

@@ -103,14 +103,17 @@ def test_a_tenant_that_cannot_be_told_holds_no_migration_up(isolated_registry: N
     apply()
 
 
-def test_with_rows_left_after_a_completed_pass_it_is_refused() -> None:
+def test_with_rows_left_after_a_completed_pass_it_is_refused(isolated_registry: None) -> None:
     ledger_row(NAME, outcome="completed")
     Effect.objects.bulk_create(Effect(label="l", detail=detail) for detail in ("", "x"))
 
     error = error_of("X_BACKFILL_PENDING", apply)
 
     assert error.cause == f"the backfill {NAME!r} has completed, and 1 row of app.Effect is left to handle"
-    assert error.fix.endswith(" --write --force --wait  # in a release that declares it")
+    first = "once the code that writes the new form is deployed everywhere"
+    assert error.fix.endswith(f" --write --force --wait  # in a release that declares it, {first}")
+    declare(None, Effect, name=NAME)
+    assert error_of("X_BACKFILL_PENDING", apply).fix.endswith(f" --write --force --wait  # {first}")
 
 
 def test_with_a_completed_pass_and_no_row_left_it_goes_on() -> None:

@@ -235,6 +235,11 @@ INVALID: dict[str, tuple[Callable[[], Any], str, str]] = {
         "is of the database 'nosuch', which is none of DATABASES",
         "source=lambda: Item.objects.using('default')",
     ),
+    "a mistyped database": (
+        lambda: Item.objects.using("defualt"),
+        "is of the database 'defualt'",
+        "source=lambda: Item.objects.using('default')",
+    ),
     "no database at all": (lambda: Item.objects.using(5), "is of the database 5", "Item.objects.using('default')"),
     "no such field": (lambda: Item.objects.only("nosuch"), "cannot be read: FieldDoesNotExist", "Item.objects"),
     "no such relation": (lambda: Item.objects.select_related("nosuch"), "cannot be read: FieldError", "Item.objects"),

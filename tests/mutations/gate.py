@@ -14,6 +14,10 @@ JUDGED = "tests/backfills/test_gate.py::"
 SUMMED = "tests/backfills/test_checksum.py::"
 READ = "tests/backfills/test_facts.py::"
 REQUIRED = "tests/backfills/test_require_backfill.py::"
+SET = "tests/test_settings.py::"
+CHECKED = "tests/test_checks.py::"
+MENDED = "test_what_is_mistyped_is_mended_into_what_was_meant"
+SETTINGS = "ultimat3_jobs/settings.py"
 STANDING = "tests/backfills/test_pending.py::"
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -395,5 +399,117 @@ MUTATIONS: tuple[Mutation, ...] = (
         "if one.name else []",
         "tests/backfills/test_inspection.py::test_of_what_no_code_declares_no_pass_is_offered",
         SQLITE,
+    ),
+    Mutation(
+        "hints: where nobody says where the code runs, no place is named for it",
+        "ultimat3_jobs/text.py",
+        'os.environ.get("ENVIRONMENT", "")\'',
+        "' + repr(next(iter(meant)))",
+        f"{JUDGED}test_the_fix_of_an_environment_without_a_name_unlocks_only_where_it_is_meant",
+        SQLITE,
+    ),
+    Mutation(
+        "hints: W005 tells all the places that are meant",
+        "ultimat3_jobs/checks.py",
+        "for environments in meant.values() for place in environments]",
+        "for environments in list(meant.values())[:1] for place in environments]",
+        f"{CHECKED}test_w005_a_backfill_for_environments_where_nobody_says_which_this_is",
+        SQLITE,
+    ),
+    Mutation(
+        "hints: a declaration is widened only where it is meant for this place too",
+        GATE,
+        '# in the declaration, if it is meant for this one too; "\n        "if not, there is nothing to do here',
+        "# in the declaration",
+        f"{JUDGED}test_the_fix_of_another_environment_can_be_typed_and_says_where_not_to",
+        SQLITE,
+    ),
+    Mutation(
+        "hints: to sweep all rows again is warned of",
+        GATE,
+        "  # sweeps all its rows again; as a rule there is nothing to do",
+        "",
+        f"{JUDGED}test_to_sweep_again_is_warned_of",
+        SQLITE,
+    ),
+    Mutation(
+        "require: after a completed pass the code comes before another",
+        OPERATION,
+        "        if passes.completed and not passes.live:\n",
+        "        if False:\n",
+        f"{REQUIRED}test_with_rows_left_after_a_completed_pass_it_is_refused",
+        SQLITE,
+    ),
+    *(
+        Mutation(f"hints: {guard}", SETTINGS, old, new, f"{SET}{test}", SQLITE)
+        for guard, old, new, test in (
+            (
+                "a queue whose alias is mistyped stays where it was meant to be",
+                "    meant = nearest(value, connections.databases)\n",
+                "    meant = None\n",
+                MENDED,
+            ),
+            (
+                "an outbox whose alias is mistyped stays where it was meant to be",
+                "else nearest(alias, connections.databases) for alias in given]",
+                "else None for alias in given]",
+                MENDED,
+            ),
+            ("an outbox that is named twice stays", "repr(list(dict.fromkeys(meant)))", "repr(meant)", MENDED),
+            ("a mode that is mistyped is not weakened", "{nearest(value, modes) or ", "{None or ", MENDED),
+            ("a queue's name is trimmed", "repr(meant) if is_queue_name(meant) else", "None or", MENDED),
+            (
+                "a context of tenants that is mistyped stays",
+                "without if meant is None else repr(meant))",
+                "without)",
+                MENDED,
+            ),
+            ("a name that is trimmed stays", "repr(meant) if is_label(meant, MAX_LABEL) else", "None or", MENDED),
+            (
+                "a name that cannot be told is not that of another",
+                """else f'""  # {instead}'""",
+                """else f'"production"  # {instead}'""",
+                "test_a_name_that_cannot_be_told_is_mended_into_none_and_never_into_that_of_another",
+            ),
+            (
+                "what None means is told",
+                "None  # {what} is then where the routers put it",
+                "None  # {what}",
+                "test_an_alias_like_no_other_is_told_what_none_means",
+            ),
+        )
+    ),
+    *(
+        Mutation(f"hints: {guard}", file, old, new, test, SQLITE)
+        for guard, file, old, new, test in (
+            (
+                "a proposed alias is close",
+                "ultimat3_jobs/text.py",
+                "CLOSE = 0.75",
+                "CLOSE = 0.3",
+                f"{SET}test_an_alias_like_no_other_is_told_what_none_means",
+            ),
+            (
+                "of two aliases that are as close none is proposed",
+                "ultimat3_jobs/text.py",
+                " and len(closest) == 1",
+                "",
+                f"{SET}test_an_alias_like_no_other_is_told_what_none_means",
+            ),
+            (
+                "a job stages on the alias that was meant",
+                "ultimat3_jobs/options.py",
+                "nearest(database, connections.databases) or ",
+                "",
+                "tests/outbox/test_aliases.py::test_an_alias_that_is_mistyped_is_mended_into_the_closest",
+            ),
+            (
+                "a router's alias that is mistyped is mended into the one that was meant",
+                "ultimat3_jobs/checks.py",
+                "meant = nearest(alias, connections)",
+                "meant = None",
+                f"{CHECKED}test_e003_an_alias_that_is_not_there",
+            ),
+        )
     ),
 )

@@ -577,8 +577,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="an unknown alias in the settings",
         file="ultimat3_jobs/settings.py",
-        old=" or value not in connections.databases:",
-        new=":",
+        old=" and value in connections.databases",
+        new="",
         test="tests/test_settings.py::test_a_value_that_cannot_work_is_refused",
         vendors=SQLITE,
     ),

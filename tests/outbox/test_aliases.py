@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection, connections, transaction
 from django.db.migrations.executor import MigrationExecutor
+from django.db.utils import ConnectionHandler
 from django.test.utils import override_settings
 
 from tests.app.models import Organization
@@ -15,7 +16,7 @@ from tests.outbox.support import jobs, note
 from tests.outbox.two import ROUTERS, environment
 from tests.processes import Processes, wait_for
 from tests.working import working
-from ultimat3_jobs import NO_TENANT, Job, Run, job, registry
+from ultimat3_jobs import NO_TENANT, Job, Run, job, options, registry
 from ultimat3_jobs.aliases import outbox_alias, outbox_aliases, queue_alias
 from ultimat3_jobs.errors import DeclarationInvalid, OutboxNeedsTransaction, SettingsInvalid
 from ultimat3_jobs.ids import uuid7
@@ -89,6 +90,16 @@ def test_an_alias_that_does_not_exist_is_refused(database: Any) -> None:
 
     with pytest.raises(DeclarationInvalid, match="no alias of DATABASES"):
         note.using(database=database)
+
+
+@pytest.mark.usefixtures("outbox")
+def test_an_alias_that_is_mistyped_is_mended_into_the_closest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options, "connections", ConnectionHandler({"default": {}, "second": {}}))
+
+    with pytest.raises(DeclarationInvalid) as raised:
+        note.using(database="secnd")
+
+    assert raised.value.fix == "database='second'"
 
 
 def test_an_alias_without_an_outbox_is_refused(second: str) -> None:

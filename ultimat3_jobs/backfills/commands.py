@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ultimat3_jobs.text import command_line
+from ultimat3_jobs.text import command_line, environment_line
 
 if TYPE_CHECKING:
     from ultimat3_jobs.backfills.definition import BackfillDefinition
@@ -32,4 +32,4 @@ def migrate_command(*migration: str, alias: str) -> str:
 def environment_setting(definition: BackfillDefinition) -> str:
     """Return the line of the settings that says where the code runs; of a backfill that is meant for some places."""
     assert definition.environments  # noqa: S101 - nothing asks where a backfill runs that is meant for all
-    return f'ULTIMAT3_JOBS["ENVIRONMENT"] = {definition.environments[0]!r}  # in the settings: this environment\'s name'
+    return environment_line(definition.environments, "this backfill is")

@@ -125,7 +125,8 @@ def _environment(definition: BackfillDefinition, facts: Facts) -> JobsError | No
         )
     return BackfillEnvironment(
         f"backfill {definition.name!r} is meant for {listed}, and this is {facts.environment}",
-        fix=f"environments={[*meant, facts.environment]!r}  # in the declaration, where it is meant for this one too",
+        fix=f"environments={[*meant, facts.environment]!r}  # in the declaration, if it is meant for this one too; "
+        "if not, there is nothing to do here",
     )
 
 
@@ -148,8 +149,10 @@ def _running(definition: BackfillDefinition, facts: Facts, own_run: UUID | None)
 def _applied(definition: BackfillDefinition, facts: Facts, *, forced: bool) -> JobsError | None:
     if facts.completed is None or forced:
         return None
+    again = backfill_command(definition.name, "--write", "--force")
     return BackfillApplied(
-        _pass(definition, facts.completed), fix=backfill_command(definition.name, "--write", "--force")
+        _pass(definition, facts.completed),
+        fix=f"{again}  # sweeps all its rows again; as a rule there is nothing to do",
     )
 
 

@@ -18,7 +18,7 @@ from django.db.transaction import TransactionManagementError
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills.commands import migrate_command
 from ultimat3_jobs.errors import BackfillSourceInvalid, JobsError
-from ultimat3_jobs.text import command_line
+from ultimat3_jobs.text import command_line, nearest
 from ultimat3_jobs.traces import class_name, message_of
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ def open_rows(backfill: BackfillDefinition) -> Rows:
     alias = vars(queryset)["_db"] or router.db_for_write(queryset.model)
     if alias not in connections:
         fault = f"is of the database {alias!r}, which is none of DATABASES"
-        raise _refuse(backfill, fault, f"{queryset.model.__name__}.objects.using({DEFAULT_DB_ALIAS!r})")
+        meant = nearest(alias, connections.databases) or DEFAULT_DB_ALIAS
+        raise _refuse(backfill, fault, f"{queryset.model.__name__}.objects.using({meant!r})")
     queryset = queryset.using(alias)
     _check(backfill, queryset)
     sql = _sql(backfill, queryset)
