@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from contextlib import suppress
+from typing import Any
 
 from django.apps import apps
 from django.db import Error, ProgrammingError, connections, router
@@ -51,6 +52,11 @@ def schema_fault(alias: str) -> MigrationMissing | None:
     missing = _missing(alias)
     if not missing:
         return None
+    if _is_in_memory(alias):
+        return MigrationMissing(
+            f"{alias!r} is in memory, where each thread and each process has a database of its own, without tables",
+            fix=f'DATABASES[{alias!r}]["NAME"] = BASE_DIR / "db.sqlite3"  # and migrate',
+        )
     if "x_jobs" in missing or "x_outbox" in missing:
         cause = f"{alias!r} has no tables of ultimat3_jobs"
     else:
@@ -67,6 +73,11 @@ def unusable(alias: str, error: Error) -> DriverUnavailable:
             return fault
     first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
     return DriverUnavailable(f"the queue's database refused: {first}", fix=command_line("check", "--database", alias))
+
+
+def _is_in_memory(alias: str) -> bool:
+    connection: Any = connections[alias]
+    return connection.vendor == "sqlite" and bool(connection.is_in_memory_db())
 
 
 def _missing(alias: str) -> list[str]:

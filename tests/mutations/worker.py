@@ -698,4 +698,12 @@ MUTATIONS: tuple[Mutation, ...] = (
         test="tests/scenarios/test_worker_process.py::test_the_child_of_a_body_ends_when_it_is_told_to",
         vendors=SQLITE,
     ),
+    Mutation(
+        guard="schema: a database in memory is told to be one",
+        file="ultimat3_jobs/schema.py",
+        old="    if _is_in_memory(alias):\n",
+        new="    if False:\n",
+        test="tests/worker/test_readiness.py::test_a_database_in_memory_is_told_to_be_one",
+        vendors=SQLITE,
+    ),
 )

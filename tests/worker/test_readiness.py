@@ -131,6 +131,14 @@ def test_a_check_that_meets_a_database_that_is_away_is_made_again() -> None:
     assert asked == [0, 1]
 
 
+@pytest.mark.sqlite_only(reason="no other database is in memory")
+def test_a_database_in_memory_is_told_to_be_one(processes: Processes) -> None:
+    output = processes.run("jobs_worker", "--burst", env={"DATABASE_URL": "sqlite://:memory:"}, status=1)
+
+    assert "'default' is in memory, where each thread and each process has a database of its own" in output
+    assert """fix: DATABASES['default']["NAME"] = BASE_DIR / "db.sqlite3"  # and migrate""" in output
+
+
 def test_a_burst_does_not_wait() -> None:
     with without_table("x_jobs"), pytest.raises(CommandError, match="X_MIGRATION_MISSING") as refused:
         call_command("jobs_worker", "--burst")
