@@ -131,6 +131,19 @@ def test_a_check_that_meets_a_database_that_is_away_is_made_again() -> None:
     assert asked == [0, 1]
 
 
+@pytest.mark.postgresql_only(reason="SQLite has no roles")
+def test_a_role_that_may_use_the_queue_and_nothing_else_works() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE ROLE readiness")
+        cursor.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON x_jobs, x_job_leases TO readiness")
+        cursor.execute("SET ROLE readiness")
+        try:
+            assert await_queue(is_stopped=lambda: False)
+        finally:
+            cursor.execute("RESET ROLE")
+            cursor.execute("DROP OWNED BY readiness; DROP ROLE readiness")
+
+
 @pytest.mark.sqlite_only(reason="no other database is in memory")
 def test_a_database_in_memory_is_told_to_be_one(processes: Processes) -> None:
     output = processes.run("jobs_worker", "--burst", env={"DATABASE_URL": "sqlite://:memory:"}, status=1)
