@@ -17,6 +17,9 @@ TRIED = "tests/backfills/test_command_try.py::"
 LISTED = "tests/backfills/test_command_lists.py::"
 WAITED = "tests/backfills/test_command_wait.py::"
 PRESENT = "tests/worker/test_presence.py::"
+SWEEP = "ultimat3_jobs/backfills/sweep.py"
+REPAIR = "ultimat3_jobs/inspection/repair.py"
+TWO_NAMES = "tests/backfills/test_two_names.py::"
 
 MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
@@ -297,6 +300,76 @@ MUTATIONS: tuple[Mutation, ...] = (
         'filter(kind="worker", expires_at__gt=parse_instant(now))',
         'filter(kind="worker")',
         f"{PRESENT}test_a_worker_that_went_silent_is_not_alive_and_is_forgotten_by_the_next",
+        SQLITE,
+    ),
+    Mutation(
+        "two names: whoever sweeps has all names of its backfill",
+        SWEEP,
+        "        self._take_names()\n",
+        "",
+        f"{TWO_NAMES}test_a_pass_that_sweeps_is_not_joined_by_an_older_one_of_its_backfill[False]",
+        SQLITE,
+    ),
+    Mutation(
+        "two names: each of them is taken, the one that older code knows too",
+        SWEEP,
+        "        for name in self._names:\n",
+        "        for name in self._names[:1]:\n",
+        f"{TWO_NAMES}test_a_name_that_older_code_has_taken_is_waited_for_and_nothing_else_is_kept",
+        SQLITE,
+    ),
+    Mutation(
+        "two names: whoever gives way keeps no table",
+        SWEEP,
+        "            tables=self._rows.tables,\n",
+        "            tables=(),\n",
+        f"{TWO_NAMES}test_two_passes_that_waited_for_one_another_both_end[younger-True]",
+        SQLITE,
+    ),
+    Mutation(
+        "two names: whoever gives way keeps no name",
+        SWEEP,
+        "            names=self._names,\n",
+        "            names=(),\n",
+        f"{TWO_NAMES}test_who_waits_for_a_table_keeps_none_of_its_names",
+        SQLITE,
+    ),
+    *(
+        Mutation(
+            "two names: a worker that comes back late lets go of nothing",
+            f"ultimat3_jobs/sql/{vendor}/let_go.sql",
+            old,
+            "",
+            f"{TWO_NAMES}test_a_worker_that_comes_back_late_frees_nothing_of_the_next_attempt",
+            (vendor,),
+        )
+        for vendor, old in (
+            ("postgresql", " AND j.claim_token = CAST(:token AS uuid)"),
+            ("sqlite", " AND j.claim_token = :token"),
+        )
+    ),
+    Mutation(
+        "retry: a dead pass stays dead while another of its backfill is live",
+        REPAIR,
+        "        held |= {} if live is None else dict.fromkeys(passes, live)\n",
+        "",
+        f"{TWO_NAMES}test_a_dead_pass_is_not_retried_while_another_of_its_backfill_is_live[None]",
+        SQLITE,
+    ),
+    Mutation(
+        "retry: of several dead passes of a backfill the newest starts",
+        REPAIR,
+        "        later |= set() if live is not None else set(passes[1:])\n",
+        "",
+        f"{TWO_NAMES}test_of_the_dead_passes_of_a_backfill_a_bulk_retry_starts_the_newest[older first]",
+        SQLITE,
+    ),
+    Mutation(
+        "retry: a pass is refused by what is live, not by what could not be started",
+        REPAIR,
+        "    following = [one for one in ids if one in later]\n",
+        "    following = []\n    held |= dict.fromkeys(later, ids[0])\n",
+        f"{TWO_NAMES}test_of_two_dead_passes_the_older_is_retried_where_the_newer_lacks_the_step",
         SQLITE,
     ),
 )

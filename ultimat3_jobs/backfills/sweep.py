@@ -21,6 +21,7 @@ from ultimat3_jobs.backfills.gate import judge
 from ultimat3_jobs.backfills.keyset import Keys, StoredKey, last_key, stretch, up_to
 from ultimat3_jobs.backfills.pacing import Sizes
 from ultimat3_jobs.backfills.pages import Pages
+from ultimat3_jobs.backfills.passes import live_passes, named
 from ultimat3_jobs.backfills.source import Rows, open_rows
 from ultimat3_jobs.backfills.totals import count_rows
 from ultimat3_jobs.backfills.turns import MOST_REASON, Turns
@@ -62,6 +63,11 @@ class _Sweep:
         self._vitals = vitals_of(run)
         self._steps.require(Capability.STEPS, f"backfill {backfill.name!r}")
         self._turns = Turns(backfill, self._steps, self._vitals)
+        job = registry.find(self._steps.job.name)
+        assert job is not None  # noqa: S101 - its body runs
+        self._job = job
+        # Sorted, so that all take them alike; and the one that it was queued under, whatever is declared now.
+        self._names = sorted({*job.names, self._steps.job.name})
         self._rows: Rows
         self._keys: Keys
         self._pages: Pages
@@ -77,6 +83,9 @@ class _Sweep:
         # Before anything is asked of the rows: who pauses a pass that does harm, or fails, is obeyed.
         self._turns.look()
         self._open_rows()
+        self._let_older_go_first()
+        # Before it is asked what has completed: whoever had the names before has written that down by now.
+        self._take_names()
         checksum = self._ask_the_gate()
         if checksum is None:
             return {"skipped": "another pass of this backfill has completed, and this one is not forced"}
@@ -98,6 +107,18 @@ class _Sweep:
         self._keys = Keys(self._rows.model, backfill=self._backfill.name)
         self._pages = Pages(self._backfill, self._rows, self._keys, self._run, self._steps, open_again=self._open_again)
 
+    def _let_older_go_first(self) -> None:
+        """Give way where an older pass is live, under another of its names."""
+        older = min(live_passes([named(self._job)]), default=self._run.run_id)
+        if older < self._run.run_id:
+            self._give_way(f"an older pass of it is live: {older}")
+
+    def _take_names(self) -> None:
+        """Take all names of the backfill, or give way: code that knows fewer of them takes one at least."""
+        for name in self._names:
+            if not ledger.take_name(self._run.run_id, name):
+                self._give_way(f"another pass of it is live: {ledger.holder_of_name(name)}")
+
     def _ask_the_gate(self) -> str | None:
         """Return the checksum of the declaration, or None where another pass has done it all.
 
@@ -105,13 +126,8 @@ class _Sweep:
 
         Raises:
             BackfillEnvironment, BackfillMigrationPending: where the pass may not sweep.
-            Suspended: where an older pass is live, under another of its names.
         """
-        job = registry.find(self._steps.job.name)
-        assert job is not None  # noqa: S101 - its body runs
-        facts = facts_of(job, self._backfill, self._rows, own_run=self._run.run_id)
-        if facts.live_run is not None and facts.live_run < self._run.run_id:
-            self._give_way(f"an older pass of it is live: {facts.live_run}")
+        facts = facts_of(self._job, self._backfill, self._rows, own_run=self._run.run_id)
         verdict = judge(self._backfill, replace(facts, live_run=None), forced=self._forced)
         for warning in verdict.warnings:
             self._emit("jobs.backfill.changed", level=logging.WARNING, why=warning)
@@ -131,6 +147,14 @@ class _Sweep:
                 self._give_way(f"another pass sweeps {table}: {ledger.holder_of_table(self._rows.alias, table)}")
 
     def _give_way(self, reason: str) -> None:
+        """Look again later, and hold nothing until then: passes that wait for one another would do so for ever."""
+        ledger.let_go(
+            self._steps.job.claim,
+            self._run.run_id,
+            names=self._names,
+            alias=self._rows.alias,
+            tables=self._rows.tables,
+        )
         self._steps.suspend(Suspension(reason=reason[:MOST_REASON], delay=TAKEN))
 
     def _open_row(self) -> bool:
