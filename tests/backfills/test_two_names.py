@@ -77,8 +77,6 @@ def test_of_the_dead_passes_of_a_backfill_a_bulk_retry_starts_the_newest(asked: 
     other = sweep(declare(failing(1), Item, name="t.other", batch=5, retry=ONCE)).pk
     orders = {"older first": [older, newer, other], "newer first": [other, newer, older], "one twice": [newer, newer]}
     ids = orders[asked]
-        asked
-    ]
 
     outcomes = repair.retry(ids, by="ann", reason="")
 

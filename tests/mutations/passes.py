@@ -19,6 +19,7 @@ WAITED = "tests/backfills/test_command_wait.py::"
 PRESENT = "tests/worker/test_presence.py::"
 SWEEP = "ultimat3_jobs/backfills/sweep.py"
 REPAIR = "ultimat3_jobs/inspection/repair.py"
+CHANGED = "tests/backfills/test_changed_source.py::"
 TWO_NAMES = "tests/backfills/test_two_names.py::"
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -370,6 +371,54 @@ MUTATIONS: tuple[Mutation, ...] = (
         "    following = [one for one in ids if one in later]\n",
         "    following = []\n    held |= dict.fromkeys(later, ids[0])\n",
         f"{TWO_NAMES}test_of_two_dead_passes_the_older_is_retried_where_the_newer_lacks_the_step",
+        SQLITE,
+    ),
+    Mutation(
+        "changed source: a pass over another table ends",
+        SWEEP,
+        "        if not cursor.table or begun == now:\n",
+        "        if True:\n",
+        f"{CHANGED}test_a_pass_whose_source_gives_another_table_ends_and_says_what_starts_another",
+        SQLITE,
+    ),
+    Mutation(
+        "changed source: a table of another database is another one",
+        SWEEP,
+        "        if not cursor.table or begun == now:\n",
+        "        if not cursor.table or begun[0] == now[0]:\n",
+        f"{CHANGED}test_a_pass_whose_source_gives_the_same_table_of_another_database_ends_too",
+        SQLITE,
+    ),
+    Mutation(
+        "changed source: the cursors of earlier releases know no table",
+        SWEEP,
+        "        if not cursor.table or begun == now:\n",
+        "        if begun == now:\n",
+        f"{CHANGED}test_a_cursor_that_knows_no_table_goes_on_as_it_did",
+        SQLITE,
+    ),
+    Mutation(
+        "changed source: another filter is told of",
+        SWEEP,
+        "            self._warn_of_changes(cursor)\n",
+        "",
+        f"{CHANGED}test_a_pass_that_goes_on_by_another_filter_says_so_once_an_attempt",
+        SQLITE,
+    ),
+    Mutation(
+        "changed source: of a cursor without a checksum nothing is told",
+        SWEEP,
+        "        if cursor.checksum and self._checksum and cursor.checksum != self._checksum:\n",
+        "        if cursor.checksum != self._checksum:\n",
+        f"{CHANGED}test_a_pass_that_has_missed_nothing_is_not_warned_of[the record has no checksum]",
+        SQLITE,
+    ),
+    Mutation(
+        "changed source: a row that is opened anew has what the pass began with",
+        SWEEP,
+        "checksum=cursor.checksum or self._checksum)",
+        "checksum=self._checksum)",
+        f"{CHANGED}test_a_row_that_is_opened_anew_has_what_the_pass_began_with",
         SQLITE,
     ),
 )

@@ -26,7 +26,7 @@ from ultimat3_jobs.backfills.source import Rows, open_rows
 from ultimat3_jobs.backfills.totals import count_rows
 from ultimat3_jobs.backfills.turns import MOST_REASON, Turns
 from ultimat3_jobs.context import steps_of, vitals_of
-from ultimat3_jobs.errors import BackfillApplied, BackfillCountInvalid, BackfillStalled
+from ultimat3_jobs.errors import BackfillApplied, BackfillCountInvalid, BackfillSourceInvalid, BackfillStalled
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.records import Capability, Suspension
 from ultimat3_jobs.transactions import QUERY_CANCELLED, sqlstate
@@ -89,11 +89,14 @@ class _Sweep:
         checksum = self._ask_the_gate()
         if checksum is None:
             return {"skipped": "another pass of this backfill has completed, and this one is not forced"}
+        if cursor is not None:
+            self._require_its_table(cursor)
         self._open_pass(checksum, cursor)
         if cursor is None:
             cursor = self._start(checksum)
         elif cursor.pages:
             self._turns.resumed()
+            self._warn_of_changes(cursor)
         self._tell(cursor)
         sizes = Sizes(self._backfill.batch, cursor.size)
         while not cursor.swept:
@@ -138,6 +141,31 @@ class _Sweep:
             raise verdict.error
         return facts.checksum
 
+    def _require_its_table(self, cursor: Cursor) -> None:
+        """Refuse to go on over another table: of its rows none behind the cursor has been looked at.
+
+        Raises:
+            BackfillSourceInvalid: where the source gives rows of another table, or of one in another database.
+        """
+        begun, now = (cursor.table, cursor.alias), (self._rows.table, self._rows.alias)
+        if not cursor.table or begun == now:
+            return
+        raise BackfillSourceInvalid(
+            f"the pass of backfill {self._backfill.name!r} began with {begun[0]} on {begun[1]!r}, and its source now "
+            f"gives rows of {now[0]} on {now[1]!r}, of which it has looked at none",
+            fix=f"{backfill_command(self._backfill.name, '--write')}  # starts another pass",
+        )
+
+    def _warn_of_changes(self, cursor: Cursor) -> None:
+        if cursor.checksum and self._checksum and cursor.checksum != self._checksum:
+            self._emit(
+                "jobs.backfill.altered",
+                level=logging.WARNING,
+                why="it began with another handler or other filters than are declared now, and what is behind its "
+                "cursor is not looked at again",
+                pages=cursor.pages,
+            )
+
     def _open_pass(self, checksum: str, cursor: Cursor | None) -> None:
         self._checksum = checksum
         if self._open_row() and cursor is not None:  # deleted since an earlier attempt
@@ -170,7 +198,7 @@ class _Sweep:
     def _open_again(self, cursor: Cursor) -> None:
         """Open the ledger's row anew, as far as the pass is, with its controls as they are declared."""
         self._open_row()
-        ledger.start_pass(self._run.run_id, cursor, checksum=self._checksum)
+        ledger.start_pass(self._run.run_id, cursor, checksum=cursor.checksum or self._checksum)
         ledger.tell_progress(self._run.run_id, cursor)
 
     def _start(self, checksum: str) -> Cursor:
@@ -182,6 +210,9 @@ class _Sweep:
             size=Sizes(self._backfill.batch).size,
             total=total,
             estimated=estimated,
+            table=self._rows.table,
+            alias=self._rows.alias,
+            checksum=checksum,
         )
         with transaction.atomic(using=queue_alias()):
             ledger.start_pass(self._run.run_id, cursor, checksum=checksum)
