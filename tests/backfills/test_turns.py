@@ -434,3 +434,15 @@ def test_whoever_wakes_a_pass_does_not_make_it_quicker_than_its_rate() -> None:
 
     assert (row(done.pk).state, handled(Item)) == ("suspended", {0: 10, 1: 10})
     assert "its rate is 0.01" in row(done.pk).park_reason
+
+
+@pytest.mark.usefixtures("items")
+@pytest.mark.parametrize("back", [timedelta(minutes=5), timedelta(hours=1)])
+def test_a_pass_does_not_wait_for_a_clock_that_has_gone_back(back: timedelta) -> None:
+    done = sweep(declare(None, Item, batch=10, rate=0.01))
+    assert "its rate is 0.01" in done.park_reason
+    Ledger.objects.update(updated_at=F("updated_at") + back)
+    type(done).objects.update(run_at=done.created_at)
+    run_due()
+
+    assert (row(done.pk).state, handled(Item)) == ("done", {1: 20})

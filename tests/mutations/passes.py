@@ -421,4 +421,12 @@ MUTATIONS: tuple[Mutation, ...] = (
         f"{CHANGED}test_a_row_that_is_opened_anew_has_what_the_pass_began_with",
         SQLITE,
     ),
+    Mutation(
+        "turns: a clock that has gone back is not waited for",
+        "ultimat3_jobs/backfills/turns.py",
+        "controls.told_at is None or controls.told_at > controls.now",
+        "controls.told_at is None",
+        "tests/backfills/test_turns.py::test_a_pass_does_not_wait_for_a_clock_that_has_gone_back[back0]",
+        SQLITE,
+    ),
 )
