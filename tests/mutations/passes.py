@@ -19,6 +19,8 @@ WAITED = "tests/backfills/test_command_wait.py::"
 PRESENT = "tests/worker/test_presence.py::"
 SWEEP = "ultimat3_jobs/backfills/sweep.py"
 REPAIR = "ultimat3_jobs/inspection/repair.py"
+ASKING = "ultimat3_jobs/backfills/asking.py"
+ASKED = "tests/backfills/test_asking.py::"
 CHANGED = "tests/backfills/test_changed_source.py::"
 TWO_NAMES = "tests/backfills/test_two_names.py::"
 
@@ -427,6 +429,86 @@ MUTATIONS: tuple[Mutation, ...] = (
         "controls.told_at is None or controls.told_at > controls.now",
         "controls.told_at is None",
         "tests/backfills/test_turns.py::test_a_pass_does_not_wait_for_a_clock_that_has_gone_back[back0]",
+        SQLITE,
+    ),
+    Mutation(
+        "asking: what ends a process is a refusal that names the backfill",
+        ASKING,
+        "    except BaseException as error:\n        raise refuse(error) from error\n",
+        "    except Exception as error:\n        raise refuse(error) from error\n",
+        f"{ASKED}test_every_form_of_the_command_goes_on_and_tells_of_it[exit]",
+        SQLITE,
+    ),
+    Mutation(
+        "asking: what ends a process is a refusal in the admin too",
+        ASKING,
+        "    except BaseException as error:\n        raise refuse(error) from error\n",
+        "    except Exception as error:\n        raise refuse(error) from error\n",
+        f"{ASKED}test_the_admin_answers_with_the_refusal[exit]",
+        SQLITE,
+    ),
+    Mutation(
+        "asking: a person's Ctrl-C is none",
+        ASKING,
+        "    except _RAISED_ON:\n        raise\n    except BaseException as error:\n        raise refuse",
+        "    except JobsError:\n        raise\n    except BaseException as error:\n        raise refuse",
+        f"{ASKED}test_a_person_and_what_steers_a_run_are_not_kept_back",
+        SQLITE,
+    ),
+    Mutation(
+        "asking: the command for one does not end with a status of its code's",
+        ASKING,
+        "    except BaseException as error:\n        *_, frame",
+        "    except Exception as error:\n        *_, frame",
+        f"{ASKED}test_scoping_that_would_end_the_process_is_a_refusal",
+        SQLITE,
+    ),
+    Mutation(
+        "asking: an error without a text is told of by --try",
+        TRIAL,
+        "in message_of(error).splitlines()",
+        "in str(error).splitlines()",
+        f"{ASKED}test_a_handler_and_rows_whose_error_has_no_text_are_told_of",
+        SQLITE,
+    ),
+    Mutation(
+        "asking: rows whose error has no text are told of",
+        "ultimat3_jobs/backfills/source.py",
+        "        first = message_of(error).strip()",
+        "        first = str(error).strip()",
+        f"{ASKED}test_a_handler_and_rows_whose_error_has_no_text_are_told_of",
+        SQLITE,
+    ),
+    Mutation(
+        "count: what cannot be written is told by its class",
+        SWEEP,
+        "answered {repr_of(answer)}",
+        "answered {answer!r}",
+        f"{ASKED}test_a_count_that_cannot_be_written_is_none[Mute]",
+        SQLITE,
+    ),
+    Mutation(
+        "count: whatever a count makes of being asked it is none",
+        SWEEP,
+        "    except Exception:  # whatever it makes of being asked\n",
+        "    except TypeError:\n",
+        f"{ASKED}test_a_count_that_cannot_be_written_is_none[Hostile]",
+        SQLITE,
+    ),
+    Mutation(
+        "count: a number of thousands of digits is told by its size",
+        SWEEP,
+        "    return str(count) if count.bit_length() <= LONGEST_NUMBER else",
+        "    return str(count) if True else",
+        f"{ASKED}test_a_count_of_any_size_has_stalled[huge]",
+        SQLITE,
+    ),
+    Mutation(
+        "throttle: an answer that cannot be looked at is named",
+        "ultimat3_jobs/backfills/throttle.py",
+        "    except Exception:  # whatever it makes of being looked at\n",
+        "    except TypeError:\n",
+        f"{ASKED}test_a_throttle_whose_answer_cannot_be_written_is_named[Mute]",
         SQLITE,
     ),
 )

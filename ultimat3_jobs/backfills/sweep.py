@@ -29,6 +29,7 @@ from ultimat3_jobs.context import steps_of, vitals_of
 from ultimat3_jobs.errors import BackfillApplied, BackfillCountInvalid, BackfillSourceInvalid, BackfillStalled
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.records import Capability, Suspension
+from ultimat3_jobs.traces import repr_of
 from ultimat3_jobs.transactions import QUERY_CANCELLED, sqlstate
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 STRETCH = 10
 """Keys of the table that one page may look at, as a multiple of the rows that it may have."""
+LONGEST_NUMBER = 200
+"""Bits of a count that is told in full."""
 TAKEN = 15.0
 """Seconds until a pass looks again whether the table of another one is free."""
 
@@ -263,7 +266,7 @@ class _Sweep:
         if left:
             raise BackfillStalled(
                 f"the pass of backfill {self._backfill.name!r} went through all of its rows, and its count says that "
-                f"{left} {'is' if left == 1 else 'are'} left",
+                f"{_number(left)} {'is' if left == 1 else 'are'} left",
                 fix=f"{backfill_command(self._backfill.name, '--write')}  # once the code is mended",
             )
 
@@ -295,14 +298,19 @@ def checked_count(name: str, answer: object) -> int:
     """
     try:
         count = -1 if isinstance(answer, bool) else operator.index(answer)  # type: ignore[arg-type]
-    except TypeError:
+    except Exception:  # whatever it makes of being asked
         count = -1
     if count < 0:
         raise BackfillCountInvalid(
-            f"the count of backfill {name!r} answered {answer!r}, which is no whole number of 0 or more",
+            f"the count of backfill {name!r} answered {repr_of(answer)}, which is no whole number of 0 or more",
             fix='count=lambda: Post.objects.filter(slug="").count()',
         )
     return count
+
+
+def _number(count: int) -> str:
+    """Return a number as text: Python refuses to write one of thousands of digits."""
+    return str(count) if count.bit_length() <= LONGEST_NUMBER else f"at least 2**{count.bit_length() - 1}"
 
 
 def _outcome(cursor: Cursor) -> dict[str, Any]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import getpass
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from functools import partial
+from typing import Any, NoReturn, TypeVar
 from uuid import UUID
 
 from django.core.management.base import CommandParser
 from django.db import DatabaseError
 
 from ultimat3_jobs.aliases import queue_alias
+from ultimat3_jobs.backfills.asking import ask, ask_for_one
 from ultimat3_jobs.backfills.commands import backfill_command
 from ultimat3_jobs.backfills.declare import Backfill
 from ultimat3_jobs.backfills.find import all_backfills, find_backfill
@@ -39,6 +41,8 @@ from ultimat3_jobs.management.following import Follower, Screen
 from ultimat3_jobs.management.reporting import Parser, Refused, ReportingCommand, add_json, limit, storable
 from ultimat3_jobs.schema import unusable
 from ultimat3_jobs.settings import get_settings
+
+T = TypeVar("T")
 
 BY = "manage.py backfill"
 LISTED = 50
@@ -161,7 +165,7 @@ class Command(ReportingCommand):
             self._plan(backfill, options)
 
     def _plan(self, backfill: Backfill, options: dict[str, Any]) -> None:
-        made = make_plan(backfill)
+        made = ask_for_one(backfill.name, lambda: make_plan(backfill))
         if options["json"]:
             self.print_json({"dry_run": True, "plan": rehearsal.plan_report(made)})
         else:
@@ -170,7 +174,7 @@ class Command(ReportingCommand):
             raise Refused(terminal.safe(str(made.verdict.error)))
 
     def _try(self, backfill: Backfill, options: dict[str, Any]) -> None:
-        tried = try_rows(backfill, options["try_rows"], by=_who())
+        tried = ask_for_one(backfill.name, lambda: try_rows(backfill, options["try_rows"], by=_who()))
         if options["json"]:
             self.print_json({"dry_run": True, "trial": rehearsal.trial_report(tried)})
         else:
@@ -179,7 +183,7 @@ class Command(ReportingCommand):
             raise Refused(terminal.safe(tried.failure))
 
     def _write(self, backfill: Backfill, options: dict[str, Any]) -> None:
-        started = _start(backfill, forced=options["force"])
+        started = ask_for_one(backfill.name, lambda: _start(backfill, forced=options["force"]))
         if isinstance(started.refusal, BackfillRunning) and options["wait"]:
             raise BackfillRunning(started.refusal.cause, fix=backfill_command(backfill.name, "--wait"))
         if started.refusal is not None:
@@ -270,9 +274,11 @@ class Command(ReportingCommand):
         starts = []
         for backfill in backfills:
             try:
-                starts.append(_start(backfill, forced=False))
-            except Exception as error:
-                starts.append(Start(backfill.name, refusal=_refusal(backfill, error)))
+                starts.append(_asked(backfill, partial(_start, backfill, forced=False)))
+            except MigrationMissing:  # of the queue, which is nobody's fault in particular
+                raise
+            except JobsError as error:
+                starts.append(Start(backfill.name, refusal=error))
             if not options["json"]:
                 self._print_start(starts[-1])
         if options["json"] and not options["wait"]:
@@ -299,9 +305,10 @@ class Command(ReportingCommand):
         starts, reports = [], []
         for backfill in backfills:
             try:
-                made = make_plan(backfill)
-            except Exception as error:
-                refused = _refusal(backfill, error)
+                made = _asked(backfill, partial(make_plan, backfill))
+            except MigrationMissing:  # of the queue, which is nobody's fault in particular
+                raise
+            except JobsError as refused:
                 starts.append(Start(backfill.name, refusal=refused))
                 reports.append({"name": backfill.name, "may_start": False, "refused": report.error(refused)})
                 continue
@@ -337,7 +344,12 @@ def _start(backfill: Backfill, *, forced: bool) -> Start:
     return Start(backfill.name, queued, warnings=warnings)
 
 
-def _refusal(backfill: Backfill, error: Exception) -> JobsError:
+def _asked(backfill: Backfill, call: Callable[[], T]) -> T:
+    """Do something for one of many; whatever its code raises is a refusal."""
+    return ask(call, refuse=lambda error: _refusal(backfill, error))
+
+
+def _refusal(backfill: Backfill, error: BaseException) -> JobsError:
     """Return why one of many was refused, whatever its code raised.
 
     Raises:
@@ -345,7 +357,7 @@ def _refusal(backfill: Backfill, error: Exception) -> JobsError:
     """
     if isinstance(error, DatabaseError) and isinstance(told := unusable(queue_alias(), error), MigrationMissing):
         raise told from error
-    return refusal(backfill.name, error)
+    return refusal(backfill.name, error)  # type: ignore[arg-type]  # looks at its class and text alone
 
 
 def _pass_of(backfill: Backfill) -> UUID | None:
