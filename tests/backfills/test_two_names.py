@@ -260,3 +260,15 @@ def test_leases_of_two_passes_are_taken_without_a_ring(in_threads: InThreads) ->
     taken = in_threads(*(lambda one=one: take(one) for one in passes))
 
     assert sorted(map(sum, taken)) in ([0, 2], [1, 1]), connection.vendor
+
+
+@pytest.mark.parametrize("state", ["cancelled", "done"])
+def test_a_pass_that_is_over_for_good_is_followed_by_another(state: str) -> None:
+    make_items(1)
+    started = renamed().enqueue()
+    JobRow.objects.filter(pk=started.id).update(state=state)
+
+    (refused,) = repair.retry([started.id], by="ann", reason="")
+
+    assert refused.error is not None
+    assert refused.error.fix == "python manage.py backfill t.new --write"

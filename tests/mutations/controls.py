@@ -41,14 +41,14 @@ MUTATIONS: tuple[Mutation, ...] = (
             (vendor,),
         )
         for vendor, old in (
-            ("postgresql", "WHEN j.state || '' = 'suspended' AND j.parks = 0 THEN"),
-            ("sqlite", "WHEN state = 'suspended' AND parks = 0 THEN"),
+            ("postgresql", "WHEN j.state || '' = 'suspended' AND (j.parks = 0 OR CAST(:known AS boolean)) THEN"),
+            ("sqlite", "WHEN state = 'suspended' AND (parks = 0 OR :known) THEN"),
         )
     ),
     Mutation(
         "controls: a job of a name that no code knows is not woken",
         f"{SQL}/sqlite/nudge.sql",
-        " AND parks = 0",
+        " AND (parks = 0 OR :known)",
         "",
         f"{STATES}test_a_pass_whose_code_is_gone_is_parked_for_that_and_not_woken",
         SQLITE,

@@ -511,4 +511,39 @@ MUTATIONS: tuple[Mutation, ...] = (
         f"{ASKED}test_a_throttle_whose_answer_cannot_be_written_is_named[Mute]",
         SQLITE,
     ),
+    *(
+        Mutation(
+            "controls: a pass whose code is there again is woken",
+            f"ultimat3_jobs/sql/{vendor}/nudge.sql",
+            old,
+            "",
+            "tests/backfills/test_controls.py::test_a_pass_whose_code_is_there_again_is_woken",
+            (vendor,),
+        )
+        for vendor, old in (("postgresql", " OR CAST(:known AS boolean)"), ("sqlite", " OR :known"))
+    ),
+    Mutation(
+        "controls: of a pass that is left asleep it is said until when",
+        "ultimat3_jobs/management/steering.py",
+        " or not job.parks or declared_under(done.name) is not None:",
+        " or True:",
+        "tests/backfills/test_controls.py::test_a_pass_whose_code_is_gone_is_parked_for_that_and_not_woken",
+        SQLITE,
+    ),
+    Mutation(
+        "retry: a pass that is over for good is followed by another",
+        REPAIR,
+        '    return f"enqueue {name} again" if declared_under(name) is None else',
+        '    return f"enqueue {name} again" if True else',
+        f"{TWO_NAMES}test_a_pass_that_is_over_for_good_is_followed_by_another[cancelled]",
+        SQLITE,
+    ),
+    Mutation(
+        "makebackfill: a model has one dot at most",
+        "ultimat3_jobs/management/commands/makebackfill.py",
+        '    if name.count(".") > 1:\n',
+        "    if False:\n",
+        "tests/backfills/test_makebackfill.py::TestRefused::test_a_model_that_is_not_there_is_refused[a.b.c]",
+        SQLITE,
+    ),
 )

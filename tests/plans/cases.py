@@ -314,7 +314,7 @@ def _passes(claim: Claim) -> Iterable[Case]:
     yield Case("resume pass", "resume_pass", run, 0, ledger)
     hours = {"rate": 1.0, "with_window": True, "window_start": None, "window_end": None}
     yield Case("pace pass", "pace_pass", {**run, **hours}, 0, ledger)
-    yield Case("nudge", "nudge", {"id": claim.id.hex}, 1, ID)
+    yield Case("nudge", "nudge", {"id": claim.id.hex, "known": True}, 1, ID)
     taken = {"kind": "table", "key": "concurrency:1", "holder": claim.id.hex}  # of a run that is gone
     leases = frozenset({"x_job_leases_pkey"})
     yield Case("take lease", "take_lease", taken, 1, ID | leases)

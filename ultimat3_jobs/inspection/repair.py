@@ -19,7 +19,7 @@ from ultimat3_jobs.models import Job, OutboxEntry
 from ultimat3_jobs.outbox.repair import retry_set_aside
 from ultimat3_jobs.records import CancelVerdict, RetryVerdict
 from ultimat3_jobs.registry import names_of
-from ultimat3_jobs.states import RETRYABLE
+from ultimat3_jobs.states import RETRYABLE, State
 from ultimat3_jobs.text import command_line
 
 BATCH = 500
@@ -180,9 +180,16 @@ def not_retryable(job_id: UUID, verdict: RetryVerdict, job: Job | None) -> JobsE
     if job is not None and verdict is RetryVerdict.NOT_RETRYABLE:
         return NotRetryable(
             f"job {job_id} is {job.state}; only dead and failed jobs can be retried",
-            fix=f"enqueue {job.name} again" if job.state in ("done", "cancelled") else f"{again}  # once it is dead",
+            fix=_started_anew(job.name)
+            if job.state in (State.DONE, State.CANCELLED)
+            else f"{again}  # once it is dead",
         )
     return NotRetryable(f"job {job_id} was not retried: {verdict}", fix=f"python manage.py jobs show {job_id}")
+
+
+def _started_anew(name: str) -> str:
+    """Return what does the work of a job again that is over for good."""
+    return f"enqueue {name} again" if declared_under(name) is None else backfill_command(name, "--write")
 
 
 def pass_beside(job_id: UUID, live: UUID) -> JobsError:
