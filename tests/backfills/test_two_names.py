@@ -7,7 +7,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from tests.app.models import Item
 from tests.backfills.sweeping import declare, handled, ledger, sweep
@@ -100,6 +101,18 @@ def test_of_two_dead_passes_the_older_is_retried_where_the_newer_lacks_the_step(
     outcomes = repair.retry([older, newer], by="ann", reason="", from_step="sweep")
 
     assert [one.verdict for one in outcomes] == [RetryVerdict.RETRIED, RetryVerdict.NO_STEP]
+
+
+def test_in_a_transaction_the_first_statement_of_a_retry_takes_its_turn(vendor: str) -> None:
+    make_items(10)
+    dead = dead_under_the_old_name()
+
+    with CaptureQueriesContext(connection) as queries, transaction.atomic():
+        assert [one.done for one in repair.retry([dead.pk], by="ann", reason="")] == [True]
+
+    first = next(one["sql"] for one in queries if not one["sql"].startswith(("BEGIN", "SAVEPOINT")))
+    # On SQLite one that has read may not write once another has written.
+    assert ("UPDATE" in first) is (vendor == "sqlite")
 
 
 @pytest.mark.parametrize("exclusive", [True, False])

@@ -546,4 +546,12 @@ MUTATIONS: tuple[Mutation, ...] = (
         "tests/backfills/test_makebackfill.py::TestRefused::test_a_model_that_is_not_there_is_refused[a.b.c]",
         SQLITE,
     ),
+    Mutation(
+        "retry: on SQLite a transaction that is to write waits for its turn before it reads",
+        REPAIR,
+        "        get_driver().take_turn()\n",
+        "        pass\n",
+        f"{TWO_NAMES}test_in_a_transaction_the_first_statement_of_a_retry_takes_its_turn",
+        SQLITE,
+    ),
 )
