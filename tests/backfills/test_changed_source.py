@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from typing import Any
 
@@ -51,9 +50,9 @@ def begun(source: Source, handler: Any = None, **options: Any) -> JobRow:
 def forget(job: JobRow, **fields: str | None) -> None:
     """Have the cursor of a pass hold something else; None: be one of a release that did not keep it."""
     step = JobStep.objects.get(run_id=job.run_id, name=cursors.NAME)
-    kept = json.loads(step.output) if isinstance(step.output, str) else dict(step.output)
+    kept = dict(step.output)
     kept = {name: value for name, value in (kept | fields).items() if value is not None or name not in fields}
-    JobStep.objects.filter(pk=step.pk).update(output=json.dumps(kept) if isinstance(step.output, str) else kept)
+    JobStep.objects.filter(pk=step.pk).update(output=kept)
 
 
 def test_a_pass_whose_source_gives_another_table_ends_and_says_what_starts_another() -> None:
