@@ -215,6 +215,16 @@ def test_a_failed_pass_is_retried_with_the_permission_of_jobs(seen_by: SeenBy) -
     assert row(job.id).state == "ready"
 
 
+def test_a_failed_pass_is_not_retried_beside_a_live_one_of_another_name(admin_client: Client) -> None:
+    declare(None, Item, name="t.new", aliases=["t.old"])
+    dead, live = add_pass("dead", "t.old", begun=True), add_pass("ready", "t.new")
+
+    (told,) = confirm(admin_client, "retry", dead.id, url=LIST)
+
+    assert f"another pass of it is live: {live.id}. What to do: python manage.py jobs retry {dead.id}" in told
+    assert (row(dead.id).state, LogEntry.objects.exists()) == ("dead", False)
+
+
 def test_what_has_ended_meanwhile_is_refused_with_what_mends_it(admin_client: Client) -> None:
     job = add_pass("done", begun=True, outcome="completed")
 

@@ -10,9 +10,10 @@ import traceback
 from collections.abc import Iterator
 from types import TracebackType
 
-from ultimat3_jobs.text import shortened, storable
+from ultimat3_jobs.text import bounded, shortened, storable
 
 MAX_MESSAGE = 4_000
+MAX_REPR = 200
 UNREADABLE = "<its text could not be read>"
 _MAX_CHAIN = 10
 _MAX_CHAIN_OF_MEMBER = 3
@@ -46,6 +47,15 @@ def message_of(error: BaseException) -> str:
     except BaseException:  # an exception whose text raises must not stop its own record
         return UNREADABLE
     return _text(text)
+
+
+def repr_of(value: object) -> str:
+    """Return how Python writes a value, bounded and storable; its class alone where that raises."""
+    try:
+        text = str.__str__(repr(value))
+    except BaseException:  # a number that is too long for Python to write raises too
+        return storable(f"<{type(value).__name__}, whose text could not be read>")
+    return bounded(text, MAX_REPR)
 
 
 def format_error(error: BaseException, depth: int = 0) -> str:

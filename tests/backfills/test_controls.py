@@ -12,6 +12,7 @@ import pytest
 from tests.app.models import Item
 from tests.backfills.steering import a_paused, a_ready, cancel, fast, pause, resume, status
 from tests.backfills.sweeping import declare, handled, ledger
+from tests.commanding import printed
 from tests.declaring import error_of
 from tests.inspection.rows import add_job
 from tests.working import history, row, run_due
@@ -300,6 +301,23 @@ def test_a_pass_whose_code_is_gone_is_parked_for_that_and_not_woken() -> None:
 
     assert pause(job.id).verdict is Verdict.PAUSED
     assert (row(job.id).run_at, row(job.id).park_reason) == (later, "no code knows it")
+
+    told = printed("jobs", "resume", job.id)
+
+    assert row(job.id).run_at == later
+    assert f"{job.id} t.gone is not paused any more. It is parked: no code knows it. It is looked at again at " in told
+
+
+def test_a_pass_whose_code_is_there_again_is_woken() -> None:
+    later = clock() + LONG
+    started = declare(None, Item, name="t.back").enqueue().id
+    pause(started)
+    Job.objects.filter(pk=started).update(state="suspended", parks=9, park_reason="no code knew it", run_at=later)
+
+    assert printed("jobs", "resume", started).startswith(f"{started} t.back goes on\n")
+
+    run_due()
+    assert (row(started).state, handled(Item)) == ("done", {1: 30})
 
 
 def test_a_cancelled_pass_makes_way_for_another() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -347,8 +348,9 @@ def test_a_declaration_that_has_changed_since_is_told_as_such() -> None:
     assert told(gone.run_id).checksum_changed is None
 
 
-def test_a_source_that_raises_does_not_keep_a_pass_from_being_told() -> None:
-    declare(None, Item, source=lambda: 1 / 0)
+@pytest.mark.parametrize("source", [lambda: 1 / 0, lambda: sys.exit(0)], ids=["error", "exit"])
+def test_a_source_that_raises_does_not_keep_a_pass_from_being_told(source: Callable[[], Any]) -> None:
+    declare(None, Item, source=source)
 
     assert told(a_pass("done", outcome="completed", checksum="0" * 64).run_id).checksum_changed is None
 

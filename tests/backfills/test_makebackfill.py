@@ -215,6 +215,7 @@ class TestRefused:
     @pytest.mark.parametrize("model", ["Nope", "app.Nope", "nope.Post", "a.b.c"])
     def test_a_model_that_is_not_there_is_refused(self, app: Path, model: str) -> None:
         assert refused("app", "a", "--model", model).startswith(f"--model {model}: ")
+        assert "values to unpack" not in refused("app", "a", "--model", model)
         assert list(app.iterdir()) == []
 
     def test_what_cannot_be_written_is_told(self, app: Path) -> None:

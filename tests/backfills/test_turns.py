@@ -271,6 +271,8 @@ def test_a_worker_that_is_to_finish_is_let_go_at_a_pages_end() -> None:
         Item.objects.filter(pk__in=[one.pk for one in rows]).update(handled=1)
         begun.set()
         assert may_land.wait(TIMEOUT)
+        # A claim that was on its way may take it once more, and lets go of it as soon.
+        wait_for(vitals_of(run).winding_down.is_set, "the body is told")
 
     backfill = declare(handler, Item, batch=5)
     with working() as worker:
@@ -283,7 +285,7 @@ def test_a_worker_that_is_to_finish_is_let_go_at_a_pages_end() -> None:
         worker.ended()
 
     assert row(started).state in ("suspended", "ready")  # it may have fallen due by now
-    assert handled(Item) == {0: 15, 1: 5}
+    assert handled(Item)[1] in (5, 10)
 
 
 @pytest.mark.usefixtures("items")
@@ -434,3 +436,15 @@ def test_whoever_wakes_a_pass_does_not_make_it_quicker_than_its_rate() -> None:
 
     assert (row(done.pk).state, handled(Item)) == ("suspended", {0: 10, 1: 10})
     assert "its rate is 0.01" in row(done.pk).park_reason
+
+
+@pytest.mark.usefixtures("items")
+@pytest.mark.parametrize("back", [timedelta(minutes=5), timedelta(hours=1)])
+def test_a_pass_does_not_wait_for_a_clock_that_has_gone_back(back: timedelta) -> None:
+    done = sweep(declare(None, Item, batch=10, rate=0.01))
+    assert "its rate is 0.01" in done.park_reason
+    Ledger.objects.update(updated_at=F("updated_at") + back)
+    type(done).objects.update(run_at=done.created_at)
+    run_due()
+
+    assert (row(done.pk).state, handled(Item)) == ("done", {1: 20})

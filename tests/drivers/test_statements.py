@@ -68,6 +68,7 @@ EXAMPLES: dict[str, Any] = {
     "requested_by": "ann",
     "forced": False,
     "with_window": True,
+    "known": True,
     "checksum": "c" * 64,
     "release": "1.0",
     "bound": "[1]",

@@ -342,7 +342,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "passes: of two names of a backfill one pass at a time",
         SWEEP,
-        "        if facts.live_run is not None and facts.live_run < self._run.run_id:",
+        "        if older < self._run.run_id:",
         "        if False:",
         "tests/backfills/test_passes.py::test_of_two_live_passes_under_two_names_the_older_goes_on_and_the_other_after_it",
         SQLITE,
@@ -422,7 +422,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *(
         Mutation(
             "passes: a table is freed by the end of whoever has it",
-            f"ultimat3_jobs/sql/{vendor}/take_table.sql",
+            f"ultimat3_jobs/sql/{vendor}/take_lease.sql",
             "    OR NOT EXISTS (",
             "    OR EXISTS (",
             f"{PASSES}test_a_table_that_several_reach_for_at_once_goes_to_one",
@@ -433,7 +433,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *(
         Mutation(
             "passes: a pass that is parked keeps its table",
-            f"ultimat3_jobs/sql/{vendor}/take_table.sql",
+            f"ultimat3_jobs/sql/{vendor}/take_lease.sql",
             "'running', 'suspended')",
             "'running')",
             f"{PASSES}test_a_pass_waits_for_another_over_its_table_whatever_becomes_of_that[paused-done]",

@@ -314,10 +314,13 @@ def _passes(claim: Claim) -> Iterable[Case]:
     yield Case("resume pass", "resume_pass", run, 0, ledger)
     hours = {"rate": 1.0, "with_window": True, "window_start": None, "window_end": None}
     yield Case("pace pass", "pace_pass", {**run, **hours}, 0, ledger)
-    yield Case("nudge", "nudge", {"id": claim.id.hex}, 1, ID)
-    taken = {"key": "concurrency:1", "holder": claim.id.hex}  # of a run that is gone
+    yield Case("nudge", "nudge", {"id": claim.id.hex, "known": True}, 1, ID)
+    taken = {"kind": "table", "key": "concurrency:1", "holder": claim.id.hex}  # of a run that is gone
     leases = frozenset({"x_job_leases_pkey"})
-    yield Case("take table", "take_table", taken, 1, ID | leases)
+    yield Case("take lease", "take_lease", taken, 1, ID | leases)
+    held = rows.encode([{"lease_key": f"concurrency:{number}"} for number in range(1, 4)])
+    owner = {"rows": held, "holder": claim.id.hex, "id": claim.id.hex, "token": claim.token.hex}
+    yield Case("let go", "let_go", owner, 0, ID | leases, 1 + 3, returns=False)
     silent = frozenset({"x_job_leases_workers"})
     worker = {"key": "worker:w", "worker": "w", "lease": 30.0, "data": "{}"}
     yield Case("be present", "be_present", worker, 1, frozenset(), returns=False)

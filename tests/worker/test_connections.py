@@ -305,9 +305,9 @@ def test_what_a_body_sets_for_its_session_is_not_seen_by_the_next(statement: Any
 @pytest.fixture
 def second_alias() -> Iterator[str]:
     """Another alias of the same database, which bodies open anew."""
-    connections.databases["second"] = dict(connections.databases["default"])
-    yield "second"
-    del connections.databases["second"]
+    connections.databases["of_the_test"] = dict(connections.databases["default"])
+    yield "of_the_test"
+    del connections.databases["of_the_test"]
 
 
 def test_what_the_project_sets_in_each_of_its_sessions_is_no_change_of_a_body(second_alias: str) -> None:

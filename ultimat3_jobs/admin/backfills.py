@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
 from django import forms
@@ -20,6 +20,7 @@ from ultimat3_jobs.admin.lists import BoundedChangeList, as_uuid
 from ultimat3_jobs.admin.repairs import ReasonForm, Repair, RepairingAdmin
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills import controls
+from ultimat3_jobs.backfills.asking import ask
 from ultimat3_jobs.backfills.commands import backfill_command, list_command
 from ultimat3_jobs.backfills.controls import UNCHANGED, Controlled
 from ultimat3_jobs.backfills.declare import Backfill as Handle
@@ -40,6 +41,8 @@ from ultimat3_jobs.inspection.story import attempt_text
 from ultimat3_jobs.models import Backfill
 from ultimat3_jobs.moments import instant
 from ultimat3_jobs.text import command_line, counted
+
+T = TypeVar("T")
 
 
 def _each(
@@ -304,10 +307,10 @@ class BackfillAdmin(RepairingAdmin):
             return self._start(request, backfill, **form.cleaned_data)
         try:
             with transaction.atomic(using=queue_alias()):  # or a query that fails spoils those of the page
-                verdict = backfill.judged()
+                verdict = _asked(backfill, backfill.judged)
             refused, warnings = verdict.error, verdict.warnings
-        except Exception as error:  # what it is declared with is the project's code
-            refused, warnings = refusal(backfill.name, error), ()
+        except JobsError as error:
+            refused, warnings = error, ()
         name = printable(backfill.name)
         page = {
             "title": f"Start a pass of {name}?",
@@ -343,12 +346,12 @@ class BackfillAdmin(RepairingAdmin):
 
 
 def _start(backfill: Handle, *, forced: bool, by: str) -> tuple[EnqueueResult, tuple[str, ...]]:
-    try:
-        return start(backfill, forced=forced, by=by)
-    except JobsError:
-        raise
-    except Exception as error:  # what it is declared with is the project's code
-        raise refusal(backfill.name, error) from error
+    return _asked(backfill, lambda: start(backfill, forced=forced, by=by))
+
+
+def _asked(backfill: Handle, call: Callable[[], T]) -> T:
+    """Do something with a backfill; whatever the project's code raises, of which it is declared, is a refusal."""
+    return ask(call, refuse=lambda error: refusal(backfill.name, error))
 
 
 def _began(one: PassReport) -> str:

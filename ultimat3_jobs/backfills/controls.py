@@ -149,7 +149,7 @@ class _Control:
             get_driver().take_turn()  # where one transaction at a time can write: before it reads
             name = self._open(alias)
             moved = bool(run(alias, statement, {"run_id": self.run_id.hex, **parameters}))
-            live = bool(run(alias, "nudge", {"id": self.run_id.hex}))
+            live = bool(run(alias, "nudge", {"id": self.run_id.hex, "known": declared_under(name) is not None}))
             if not live or (not moved and (otherwise is None or self._outcome(alias) == COMPLETED)):
                 raise self._refusal(alias, name)
             if moved:

@@ -31,6 +31,9 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True):
         total: rows to handle, as counted at the start; None where that is not known.
         estimated: whether `total` is an estimate.
         finished: whether the pass has completed.
+        table: whose keys the pass goes by; "" in a record of a release that did not keep it.
+        alias: of the table's database; "" like `table`.
+        checksum: of the declaration that the pass began with; "" where it could not be worked out, or like `table`.
     """
 
     bound: list[str | int] | None
@@ -41,6 +44,9 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True):
     total: int | None = None
     estimated: bool = False
     finished: bool = False
+    table: str = ""
+    alias: str = ""
+    checksum: str = ""
 
     @property
     def swept(self) -> bool:

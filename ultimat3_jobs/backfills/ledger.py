@@ -6,7 +6,7 @@ It is a report: a pass goes on from its cursor, and whether it is live is for it
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, time
 from typing import TYPE_CHECKING, Any
@@ -18,13 +18,14 @@ from django.db import connections
 
 from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.backfills.windows import Window
-from ultimat3_jobs.drivers.database.rows import parse_instant
+from ultimat3_jobs.drivers.database.rows import encode, parse_instant
 from ultimat3_jobs.settings import get_settings
 from ultimat3_jobs.sql import run, statement
 
 if TYPE_CHECKING:
     from ultimat3_jobs.backfills.cursor import Cursor
     from ultimat3_jobs.backfills.definition import BackfillDefinition
+    from ultimat3_jobs.records import Claim
 
 MAX_LEASE_KEY = 255
 
@@ -128,7 +129,7 @@ def take_table(run_id: UUID, alias: str, table: str) -> bool:
         alias: of the table's database.
         table: its name.
     """
-    return bool(run(queue_alias(), "take_table", {"key": _key_of(alias, table), "holder": run_id.hex}))
+    return _take("table", _key_of_table(alias, table), run_id)
 
 
 def holder_of_table(alias: str, table: str) -> UUID | None:
@@ -138,8 +139,46 @@ def holder_of_table(alias: str, table: str) -> UUID | None:
         alias: of the table's database.
         table: its name.
     """
+    return _holder(_key_of_table(alias, table))
+
+
+def take_name(run_id: UUID, name: str) -> bool:
+    """Take one of the names of a backfill for a pass; return False where a live pass has it.
+
+    Args:
+        run_id: of the job that sweeps.
+        name: the backfill's own, or one that it had before.
+    """
+    return _take("backfill", _key_of_name(name), run_id)
+
+
+def holder_of_name(name: str) -> UUID | None:
+    """Return the pass that took a name last, whether or not it is live; None where none has."""
+    return _holder(_key_of_name(name))
+
+
+def let_go(claim: Claim, run_id: UUID, *, names: Iterable[str], alias: str, tables: Iterable[str]) -> None:
+    """Let go of what a pass has taken of names and tables, where its claim still holds.
+
+    Args:
+        claim: of the attempt that lets go.
+        run_id: of the job that sweeps.
+        names: of the backfill.
+        alias: of the database of the tables.
+        tables: that it may have taken.
+    """
+    keys = [*map(_key_of_name, names), *(_key_of_table(alias, one) for one in tables)]
+    rows = encode({"lease_key": one} for one in keys)
+    _changes("let_go", {"rows": rows, "holder": run_id.hex, "id": claim.id.hex, "token": claim.token.hex})
+
+
+def _take(kind: str, key: str, run_id: UUID) -> bool:
+    return bool(run(queue_alias(), "take_lease", {"kind": kind, "key": key, "holder": run_id.hex}))
+
+
+def _holder(key: str) -> UUID | None:
     leases = apps.get_model("ultimat3_jobs", "JobLease").objects.using(queue_alias())
-    holder = leases.filter(lease_key=_key_of(alias, table), slot=0).values_list("holder", flat=True).first()
+    holder = leases.filter(lease_key=key, slot=0).values_list("holder", flat=True).first()
     return None if holder is None else UUID(holder)
 
 
@@ -151,8 +190,15 @@ def _changes(name: str, parameters: Mapping[str, Any]) -> bool:
         return bool(cursor.rowcount)
 
 
-def _key_of(alias: str, table: str) -> str:
-    key = f"backfill:{alias}:{table}"
+def _key_of_table(alias: str, table: str) -> str:
+    return _short(f"backfill:{alias}:{table}")
+
+
+def _key_of_name(name: str) -> str:
+    return _short(f"backfill-name:{name}")
+
+
+def _short(key: str) -> str:
     if len(key) > MAX_LEASE_KEY:
         key = f"backfill:{hashlib.sha256(key.encode()).hexdigest()}"
     return key

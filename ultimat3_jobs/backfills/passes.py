@@ -10,6 +10,7 @@ from uuid import UUID
 from django.apps import apps
 
 from ultimat3_jobs.aliases import queue_alias
+from ultimat3_jobs.backfills.asking import ask, told
 from ultimat3_jobs.backfills.gate import CompletedPass, UnfinishedPass
 from ultimat3_jobs.backfills.pending import COMPLETED, Pass, PassStatus, pass_status
 from ultimat3_jobs.definition import JobDefinition
@@ -17,7 +18,7 @@ from ultimat3_jobs.drivers.database import rows
 from ultimat3_jobs.errors import BackfillStalled, DeclarationInvalid, JobsError
 from ultimat3_jobs.sql import run
 from ultimat3_jobs.states import LIVE, RETRYABLE, State
-from ultimat3_jobs.traces import class_name, message_of
+from ultimat3_jobs.traces import class_name
 
 KEY = "pass"
 """The key of every pass, so that a backfill has one that is live."""
@@ -52,17 +53,14 @@ def named(definition: JobDefinition) -> Named:
         DeclarationInvalid: where the project's code for the tenant raises.
         TenantRequired, InputInvalid: where it gives none, or nothing that can be stored.
     """
-    try:
-        tenant = definition.tenant_of({"forced": False})
-    except JobsError:
-        raise
-    except Exception as error:
-        raise DeclarationInvalid(
-            f"the tenant of backfill {definition.name!r} cannot be told: it raised {class_name(type(error))}: "
-            f"{message_of(error)}",
+
+    def refuse(error: BaseException) -> JobsError:
+        return DeclarationInvalid(
+            f"the tenant of backfill {definition.name!r} cannot be told: it raised {told(error)}",
             fix=f'tenant=lambda: "acme"  # in {definition.func.__module__}: what answers here too, or NO_TENANT',
-        ) from error
-    return Named(definition.names, tenant)
+        )
+
+    return Named(definition.names, ask(lambda: definition.tenant_of({"forced": False}), refuse=refuse))
 
 
 def named_or_refused(definition: JobDefinition) -> Named:

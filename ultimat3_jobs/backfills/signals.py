@@ -13,6 +13,7 @@ from django.db import Error, connections, transaction
 from ultimat3_jobs import sql
 from ultimat3_jobs.durations import Duration, parse_duration
 from ultimat3_jobs.errors import DeclarationInvalid, DriverUnavailable
+from ultimat3_jobs.traces import message_of
 
 LARGEST_SHARE = 10.0
 _MEGABYTE = 2**20
@@ -168,7 +169,7 @@ def ask(signals: Sequence[Signal], alias: str, table: str) -> Heard:
         except DriverUnavailable as error:
             answer = Unseen(type(signal).__name__, error.cause)
         except Error as error:
-            answer = Unseen(type(signal).__name__, " ".join(str(error).split()))
+            answer = Unseen(type(signal).__name__, " ".join(message_of(error).split()))
         if isinstance(answer, Unseen):
             unseen.append(answer)
         elif answer:

@@ -16,10 +16,11 @@ from django.db.models.sql.datastructures import BaseTable, Join
 from django.db.transaction import TransactionManagementError
 
 from ultimat3_jobs.aliases import queue_alias
+from ultimat3_jobs.backfills.asking import ask, told
 from ultimat3_jobs.backfills.commands import migrate_command
 from ultimat3_jobs.errors import BackfillSourceInvalid, JobsError
 from ultimat3_jobs.text import command_line, nearest
-from ultimat3_jobs.traces import class_name, message_of
+from ultimat3_jobs.traces import message_of
 
 if TYPE_CHECKING:
     from ultimat3_jobs.backfills.definition import BackfillDefinition
@@ -101,15 +102,14 @@ def rows_of(backfill: BackfillDefinition) -> Rows:
     Raises:
         BackfillSourceInvalid: where the source raises, or gives nothing that can be swept.
     """
-    try:
-        return open_rows(backfill)
-    except JobsError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise BackfillSourceInvalid(
-            f"the source of backfill {backfill.name!r} raised {class_name(type(error))}: {message_of(error)}",
+
+    def refuse(error: BaseException) -> JobsError:
+        return BackfillSourceInvalid(
+            f"the source of backfill {backfill.name!r} raised {told(error)}",
             fix=f"source=lambda: Post.objects.all()  # in {backfill.handler.__module__}",
-        ) from error
+        )
+
+    return ask(lambda: open_rows(backfill), refuse=refuse)
 
 
 @contextmanager
@@ -122,7 +122,7 @@ def readable(backfill: BackfillDefinition, rows: Rows) -> Iterator[None]:
     try:
         yield
     except DatabaseError as error:
-        first = str(error).strip().partition("\n")[0] or repr(error)
+        first = message_of(error).strip().partition("\n")[0] or type(error).__name__
         raise BackfillSourceInvalid(
             f"the rows of backfill {backfill.name!r} cannot be read from {rows.alias!r}: {first}",
             fix=migrate_command(alias=rows.alias)
@@ -195,7 +195,7 @@ def _sql(backfill: BackfillDefinition, queryset: QuerySet[Any]) -> str:
         if isinstance(error, Error) and not isinstance(error, (NotSupportedError, TransactionManagementError)):
             raise  # the database cannot be asked now
         name = queryset.model.__name__
-        fault = f"cannot be read: {type(error).__name__}: {error}"
+        fault = f"cannot be read: {type(error).__name__}: {message_of(error)}"
         raise _refuse(backfill, fault, f"{name}.objects.filter(...)") from error
     return str(sql)
 

@@ -21,13 +21,15 @@ from ultimat3_jobs.backfills.gate import judge
 from ultimat3_jobs.backfills.keyset import Keys, StoredKey, last_key, stretch, up_to
 from ultimat3_jobs.backfills.pacing import Sizes
 from ultimat3_jobs.backfills.pages import Pages
+from ultimat3_jobs.backfills.passes import live_passes, named
 from ultimat3_jobs.backfills.source import Rows, open_rows
 from ultimat3_jobs.backfills.totals import count_rows
 from ultimat3_jobs.backfills.turns import MOST_REASON, Turns
 from ultimat3_jobs.context import steps_of, vitals_of
-from ultimat3_jobs.errors import BackfillApplied, BackfillCountInvalid, BackfillStalled
+from ultimat3_jobs.errors import BackfillApplied, BackfillCountInvalid, BackfillSourceInvalid, BackfillStalled
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.records import Capability, Suspension
+from ultimat3_jobs.traces import repr_of
 from ultimat3_jobs.transactions import QUERY_CANCELLED, sqlstate
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 STRETCH = 10
 """Keys of the table that one page may look at, as a multiple of the rows that it may have."""
+LONGEST_NUMBER = 200
+"""Bits of a count that is told in full."""
 TAKEN = 15.0
 """Seconds until a pass looks again whether the table of another one is free."""
 
@@ -62,6 +66,11 @@ class _Sweep:
         self._vitals = vitals_of(run)
         self._steps.require(Capability.STEPS, f"backfill {backfill.name!r}")
         self._turns = Turns(backfill, self._steps, self._vitals)
+        job = registry.find(self._steps.job.name)
+        assert job is not None  # noqa: S101 - its body runs
+        self._job = job
+        # Sorted, so that all take them alike; and the one that it was queued under, whatever is declared now.
+        self._names = sorted({*job.names, self._steps.job.name})
         self._rows: Rows
         self._keys: Keys
         self._pages: Pages
@@ -77,14 +86,20 @@ class _Sweep:
         # Before anything is asked of the rows: who pauses a pass that does harm, or fails, is obeyed.
         self._turns.look()
         self._open_rows()
+        self._let_older_go_first()
+        # Before it is asked what has completed: whoever had the names before has written that down by now.
+        self._take_names()
         checksum = self._ask_the_gate()
         if checksum is None:
             return {"skipped": "another pass of this backfill has completed, and this one is not forced"}
+        if cursor is not None:
+            self._require_its_table(cursor)
         self._open_pass(checksum, cursor)
         if cursor is None:
             cursor = self._start(checksum)
         elif cursor.pages:
             self._turns.resumed()
+            self._warn_of_changes(cursor)
         self._tell(cursor)
         sizes = Sizes(self._backfill.batch, cursor.size)
         while not cursor.swept:
@@ -98,6 +113,18 @@ class _Sweep:
         self._keys = Keys(self._rows.model, backfill=self._backfill.name)
         self._pages = Pages(self._backfill, self._rows, self._keys, self._run, self._steps, open_again=self._open_again)
 
+    def _let_older_go_first(self) -> None:
+        """Give way where an older pass is live, under another of its names."""
+        older = min(live_passes([named(self._job)]), default=self._run.run_id)
+        if older < self._run.run_id:
+            self._give_way(f"an older pass of it is live: {older}")
+
+    def _take_names(self) -> None:
+        """Take all names of the backfill, or give way: code that knows fewer of them takes one at least."""
+        for name in self._names:
+            if not ledger.take_name(self._run.run_id, name):
+                self._give_way(f"another pass of it is live: {ledger.holder_of_name(name)}")
+
     def _ask_the_gate(self) -> str | None:
         """Return the checksum of the declaration, or None where another pass has done it all.
 
@@ -105,13 +132,8 @@ class _Sweep:
 
         Raises:
             BackfillEnvironment, BackfillMigrationPending: where the pass may not sweep.
-            Suspended: where an older pass is live, under another of its names.
         """
-        job = registry.find(self._steps.job.name)
-        assert job is not None  # noqa: S101 - its body runs
-        facts = facts_of(job, self._backfill, self._rows, own_run=self._run.run_id)
-        if facts.live_run is not None and facts.live_run < self._run.run_id:
-            self._give_way(f"an older pass of it is live: {facts.live_run}")
+        facts = facts_of(self._job, self._backfill, self._rows, own_run=self._run.run_id)
         verdict = judge(self._backfill, replace(facts, live_run=None), forced=self._forced)
         for warning in verdict.warnings:
             self._emit("jobs.backfill.changed", level=logging.WARNING, why=warning)
@@ -122,6 +144,31 @@ class _Sweep:
             raise verdict.error
         return facts.checksum
 
+    def _require_its_table(self, cursor: Cursor) -> None:
+        """Refuse to go on over another table: of its rows none behind the cursor has been looked at.
+
+        Raises:
+            BackfillSourceInvalid: where the source gives rows of another table, or of one in another database.
+        """
+        begun, now = (cursor.table, cursor.alias), (self._rows.table, self._rows.alias)
+        if not cursor.table or begun == now:
+            return
+        raise BackfillSourceInvalid(
+            f"the pass of backfill {self._backfill.name!r} began with {begun[0]} on {begun[1]!r}, and its source now "
+            f"gives rows of {now[0]} on {now[1]!r}, of which it has looked at none",
+            fix=f"{backfill_command(self._backfill.name, '--write')}  # starts another pass",
+        )
+
+    def _warn_of_changes(self, cursor: Cursor) -> None:
+        if cursor.checksum and self._checksum and cursor.checksum != self._checksum:
+            self._emit(
+                "jobs.backfill.altered",
+                level=logging.WARNING,
+                why="it began with another handler or other filters than are declared now, and what is behind its "
+                "cursor is not looked at again",
+                pages=cursor.pages,
+            )
+
     def _open_pass(self, checksum: str, cursor: Cursor | None) -> None:
         self._checksum = checksum
         if self._open_row() and cursor is not None:  # deleted since an earlier attempt
@@ -131,6 +178,14 @@ class _Sweep:
                 self._give_way(f"another pass sweeps {table}: {ledger.holder_of_table(self._rows.alias, table)}")
 
     def _give_way(self, reason: str) -> None:
+        """Look again later, and hold nothing until then: passes that wait for one another would do so for ever."""
+        ledger.let_go(
+            self._steps.job.claim,
+            self._run.run_id,
+            names=self._names,
+            alias=self._rows.alias,
+            tables=self._rows.tables,
+        )
         self._steps.suspend(Suspension(reason=reason[:MOST_REASON], delay=TAKEN))
 
     def _open_row(self) -> bool:
@@ -146,7 +201,7 @@ class _Sweep:
     def _open_again(self, cursor: Cursor) -> None:
         """Open the ledger's row anew, as far as the pass is, with its controls as they are declared."""
         self._open_row()
-        ledger.start_pass(self._run.run_id, cursor, checksum=self._checksum)
+        ledger.start_pass(self._run.run_id, cursor, checksum=cursor.checksum or self._checksum)
         ledger.tell_progress(self._run.run_id, cursor)
 
     def _start(self, checksum: str) -> Cursor:
@@ -158,6 +213,9 @@ class _Sweep:
             size=Sizes(self._backfill.batch).size,
             total=total,
             estimated=estimated,
+            table=self._rows.table,
+            alias=self._rows.alias,
+            checksum=checksum,
         )
         with transaction.atomic(using=queue_alias()):
             ledger.start_pass(self._run.run_id, cursor, checksum=checksum)
@@ -208,7 +266,7 @@ class _Sweep:
         if left:
             raise BackfillStalled(
                 f"the pass of backfill {self._backfill.name!r} went through all of its rows, and its count says that "
-                f"{left} {'is' if left == 1 else 'are'} left",
+                f"{_number(left)} {'is' if left == 1 else 'are'} left",
                 fix=f"{backfill_command(self._backfill.name, '--write')}  # once the code is mended",
             )
 
@@ -240,14 +298,19 @@ def checked_count(name: str, answer: object) -> int:
     """
     try:
         count = -1 if isinstance(answer, bool) else operator.index(answer)  # type: ignore[arg-type]
-    except TypeError:
+    except Exception:  # whatever it makes of being asked
         count = -1
     if count < 0:
         raise BackfillCountInvalid(
-            f"the count of backfill {name!r} answered {answer!r}, which is no whole number of 0 or more",
+            f"the count of backfill {name!r} answered {repr_of(answer)}, which is no whole number of 0 or more",
             fix='count=lambda: Post.objects.filter(slug="").count()',
         )
     return count
+
+
+def _number(count: int) -> str:
+    """Return a number as text: Python refuses to write one of thousands of digits."""
+    return str(count) if count.bit_length() <= LONGEST_NUMBER else f"at least 2**{count.bit_length() - 1}"
 
 
 def _outcome(cursor: Cursor) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ultimat3_jobs.durations import parse_duration
 from ultimat3_jobs.errors import DeclarationInvalid
+from ultimat3_jobs.traces import message_of, repr_of
 
 USUAL_WAIT = 5.0
 """Seconds to wait where a throttle answers True."""
@@ -71,9 +72,11 @@ def ask(throttle: Callable[[], object], *, backfill: str) -> Wait | None:
     try:
         seconds = parse_duration(answer).total_seconds()  # type: ignore[arg-type]  # what is none is refused there
     except ValueError as error:
-        raise _refusal(backfill, f"answers what is no wait: {error}") from None
+        raise _refusal(backfill, f"answers what is no wait: {message_of(error)}") from None
+    except Exception:  # whatever it makes of being looked at
+        raise _refusal(backfill, f"answers {repr_of(answer)}, which is no wait") from None
     if seconds < 0:
-        raise _refusal(backfill, f"answers {answer!r}, which is less than no wait")
+        raise _refusal(backfill, f"answers {repr_of(answer)}, which is less than no wait")
     return Wait(seconds, REASON) if seconds else None
 
 

@@ -30,6 +30,7 @@ from ultimat3_jobs.marks import SavepointMark
 from ultimat3_jobs.records import Claim, ClaimedJob
 from ultimat3_jobs.settings import get_settings
 from ultimat3_jobs.tenancy import as_tenant
+from ultimat3_jobs.traces import message_of
 from ultimat3_jobs.transactions import kept_whole, written_alone
 
 if TYPE_CHECKING:
@@ -258,7 +259,7 @@ def _elsewhere(declared: BackfillDefinition, rows: Rows, other: str) -> StepNotA
 
 def _in_a_line(error: BaseException) -> str:
     """Return the last line of a traceback, and the place that it is about."""
-    first = next((one for one in str(error).splitlines() if one.strip()), "")
+    first = next((one for one in message_of(error).splitlines() if one.strip()), "")
     *_, frame = traceback.extract_tb(error.__traceback__)
     told = f"{type(error).__qualname__}: {first}" if first else type(error).__qualname__
     return f"{told} ({frame.filename}:{frame.lineno})"

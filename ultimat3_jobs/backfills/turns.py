@@ -116,7 +116,7 @@ class Turns:
         if self._has_landed and self._vitals.winding_down.is_set():
             self._park(self._rate_left(), "its worker was told to stop; the next one goes on")
         controls = ledger.read_controls(self._steps.job.run_id, self._backfill)
-        self._since_told = None if controls.told_at is None else controls.now - controls.told_at
+        self._since_told = _since(controls)
         self._obey(controls)
 
     def _obey(self, controls: Controls) -> None:
@@ -187,3 +187,13 @@ class Turns:
     def _emit(self, event: str, *, level: int = logging.INFO, **fields: Any) -> None:
         job = self._steps.job
         emit(event, level=level, job=job.claim.id, name=self._backfill.name, **fields)
+
+
+def _since(controls: Controls) -> timedelta | None:
+    """Return the time since a page was last told of, None where none was or the clock has gone back since.
+
+    How long ago it was nobody knows then; to wait for the clock to come there again could take hours.
+    """
+    if controls.told_at is None or controls.told_at > controls.now:
+        return None
+    return controls.now - controls.told_at

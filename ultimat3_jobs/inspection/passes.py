@@ -16,12 +16,15 @@ from uuid import UUID
 
 from ultimat3_jobs import registry
 from ultimat3_jobs.aliases import queue_alias
+from ultimat3_jobs.backfills.asking import ask
 from ultimat3_jobs.backfills.checksum import checksum
 from ultimat3_jobs.backfills.declared import backfill_of, declared_under
 from ultimat3_jobs.backfills.passes import named
 from ultimat3_jobs.backfills.pending import COMPLETED, PassStatus, pass_status
 from ultimat3_jobs.backfills.source import open_rows
 from ultimat3_jobs.backfills.windows import Window
+from ultimat3_jobs.errors import JobsError
+from ultimat3_jobs.inspection.refusals import refusal
 from ultimat3_jobs.inspection.step_texts import is_due
 from ultimat3_jobs.inspection.workers import Look
 from ultimat3_jobs.models import Backfill, Job
@@ -258,6 +261,9 @@ def _checksum(name: str) -> str | None:
     declared = backfill_of(job)
     if job is None or declared is None:
         return None
-    with suppress(Exception):  # a source is code of the project's: what it raises is told where it is swept
-        return as_tenant(named(job).tenant, lambda: checksum(declared, open_rows(declared).queryset))
+    with suppress(JobsError):  # what its code raises is told where it is swept
+        return ask(
+            lambda: as_tenant(named(job).tenant, lambda: checksum(declared, open_rows(declared).queryset)),
+            refuse=lambda error: refusal(name, error),
+        )
     return None

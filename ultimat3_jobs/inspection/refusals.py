@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from django.db import DatabaseError
 
+from ultimat3_jobs.backfills.asking import told
 from ultimat3_jobs.backfills.commands import backfill_command
 from ultimat3_jobs.errors import DeclarationInvalid, DriverUnavailable, JobsError
 from ultimat3_jobs.text import command_line
-from ultimat3_jobs.traces import class_name, message_of
 
 
-def refusal(name: str, error: Exception) -> JobsError:
+def refusal(name: str, error: BaseException) -> JobsError:
     """Return what was raised about a backfill as a refusal: itself, where it is one.
 
     Args:
@@ -19,9 +19,10 @@ def refusal(name: str, error: Exception) -> JobsError:
     """
     if isinstance(error, JobsError):
         return error
-    told = f"{class_name(type(error))}: {message_of(error).strip()}"
     if isinstance(error, DatabaseError):
-        return DriverUnavailable(f"a database refused what backfill {name!r} asks: {told}", fix=command_line("check"))
+        return DriverUnavailable(
+            f"a database refused what backfill {name!r} asks: {told(error)}", fix=command_line("check")
+        )
     return DeclarationInvalid(
-        f"what backfill {name!r} is declared with raised {told}", fix=f"{backfill_command(name)}  # shows where"
+        f"what backfill {name!r} is declared with raised {told(error)}", fix=f"{backfill_command(name)}  # shows where"
     )

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
 
-from ultimat3_jobs.aliases import queue_alias
+from ultimat3_jobs.aliases import in_transaction, queue_alias
 from ultimat3_jobs.backfills.commands import backfill_command
-from ultimat3_jobs.backfills.passes import is_at_its_end
+from ultimat3_jobs.backfills.declared import declared_under
+from ultimat3_jobs.backfills.passes import KEY, is_at_its_end, live_under
 from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.errors import JobsError, NotCancellable, NotRetryable, StepUnknown, UnknownJob
 from ultimat3_jobs.inspection.staged import staged_rows
@@ -17,7 +18,8 @@ from ultimat3_jobs.inspection.steps import recorded_names, unknown_step
 from ultimat3_jobs.models import Job, OutboxEntry
 from ultimat3_jobs.outbox.repair import retry_set_aside
 from ultimat3_jobs.records import CancelVerdict, RetryVerdict
-from ultimat3_jobs.states import RETRYABLE
+from ultimat3_jobs.registry import names_of
+from ultimat3_jobs.states import RETRYABLE, State
 from ultimat3_jobs.text import command_line
 
 BATCH = 500
@@ -69,7 +71,8 @@ def retry(ids: Sequence[UUID], *, by: str, reason: str, from_step: str | None = 
         from_step: of jobs, the recorded step from which on everything is done again; one that has not recorded it is
             refused, as are outbox rows, which have no steps. None: what is recorded is kept.
     """
-    verdicts = _in_batches(ids, lambda batch: get_driver().retry(batch, by=by, reason=reason, from_step=from_step))
+    beside: dict[UUID, UUID] = {}
+    verdicts = _in_batches(ids, lambda batch: _start_again(batch, beside, by=by, reason=reason, from_step=from_step))
     missing = [one for one, verdict in zip(ids, verdicts, strict=True) if verdict is RetryVerdict.NOT_FOUND]
     staged = staged_rows(missing)
     again = [] if from_step is not None else list(dict.fromkeys(one for one in missing if one in staged))
@@ -81,6 +84,8 @@ def retry(ids: Sequence[UUID], *, by: str, reason: str, from_step: str | None = 
     for one, verdict in zip(ids, verdicts, strict=True):
         if verdict is RetryVerdict.NO_STEP and from_step is not None:
             outcomes.append(Outcome(one, False, verdict, unknown_step(one, from_step, known)))
+        elif verdict is RetryVerdict.KEY_HELD and one in beside:
+            outcomes.append(Outcome(one, False, verdict, pass_beside(one, beside[one])))
         elif verdict is not RetryVerdict.NOT_FOUND:
             outcomes.append(_retried(one, verdict, jobs.get(one)))
         elif one in staged and from_step is not None:
@@ -101,6 +106,47 @@ def cancel(ids: Sequence[UUID], *, by: str, reason: str) -> list[Outcome]:
 
 def _in_batches(ids: Sequence[UUID], move: Callable[[Sequence[UUID]], list[V]]) -> list[V]:
     return [verdict for start in range(0, len(ids), BATCH) for verdict in move(ids[start : start + BATCH])]
+
+
+def _start_again(
+    ids: Sequence[UUID], beside: dict[UUID, UUID], *, by: str, reason: str, from_step: str | None
+) -> list[RetryVerdict]:
+    """Start dead letters again; of the passes of one backfill the newest, and none where one is live.
+
+    A driver knows the key of a job's own name alone, and the live pass may be under another name of the backfill.
+
+    Args:
+        ids: of jobs.
+        beside: is told which pass is live in place of one that was refused for that.
+        by: who asks.
+        reason: why.
+        from_step: as for `retry`.
+    """
+    if in_transaction(queue_alias()):
+        # Before anything is read: SQLite refuses a transaction that has read and then comes to write.
+        get_driver().take_turn()
+    held, later = dict[UUID, UUID](), set[UUID]()
+    for names, passes in _dead_passes(ids).items():
+        live = live_under(names).values_list("run_id", flat=True).first()
+        held |= {} if live is None else dict.fromkeys(passes, live)
+        later |= set() if live is not None else set(passes[1:])
+    beside |= held
+    first = [one for one in ids if one not in held and one not in later]
+    verdicts = iter(get_driver().retry(first, by=by, reason=reason, from_step=from_step))
+    # Where the newest was started, it is live by now.
+    following = [one for one in ids if one in later]
+    others = iter(_start_again(following, beside, by=by, reason=reason, from_step=from_step) if following else ())
+    return [RetryVerdict.KEY_HELD if one in held else next(others if one in later else verdicts) for one in ids]
+
+
+def _dead_passes(ids: Iterable[UUID]) -> dict[tuple[str, ...], list[UUID]]:
+    """Return the dead and failed passes among some jobs by the names of their backfills, the newest first."""
+    letters = Job.objects.using(queue_alias()).filter(pk__in=list(ids), idempotency_key=KEY, state__in=RETRYABLE)
+    found: dict[tuple[str, ...], list[UUID]] = {}
+    for job_id, name in letters.order_by("-pk").values_list("pk", "name"):
+        if declared_under(name) is not None:
+            found.setdefault(names_of(name), []).append(job_id)
+    return found
 
 
 def _rows(ids: Iterable[UUID]) -> dict[UUID, Job]:
@@ -134,9 +180,24 @@ def not_retryable(job_id: UUID, verdict: RetryVerdict, job: Job | None) -> JobsE
     if job is not None and verdict is RetryVerdict.NOT_RETRYABLE:
         return NotRetryable(
             f"job {job_id} is {job.state}; only dead and failed jobs can be retried",
-            fix=f"enqueue {job.name} again" if job.state in ("done", "cancelled") else f"{again}  # once it is dead",
+            fix=_started_anew(job.name)
+            if job.state in (State.DONE, State.CANCELLED)
+            else f"{again}  # once it is dead",
         )
     return NotRetryable(f"job {job_id} was not retried: {verdict}", fix=f"python manage.py jobs show {job_id}")
+
+
+def _started_anew(name: str) -> str:
+    """Return what does the work of a job again that is over for good."""
+    return f"enqueue {name} again" if declared_under(name) is None else backfill_command(name, "--write")
+
+
+def pass_beside(job_id: UUID, live: UUID) -> JobsError:
+    """Return why a dead pass cannot be started again while another pass of its backfill is live."""
+    return NotRetryable(
+        f"job {job_id} is a pass of a backfill, and another pass of it is live: {live}",
+        fix=f"{command_line('jobs', 'retry', str(job_id))}  # once that one has ended",
+    )
 
 
 def _without_steps(entry: OutboxEntry, from_step: str) -> Outcome:

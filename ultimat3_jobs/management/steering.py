@@ -9,6 +9,7 @@ from uuid import UUID
 from ultimat3_jobs.backfills import controls
 from ultimat3_jobs.backfills.commands import list_command
 from ultimat3_jobs.backfills.controls import UNCHANGED, Controlled, Verdict
+from ultimat3_jobs.backfills.declared import declared_under
 from ultimat3_jobs.backfills.find import find_backfill
 from ultimat3_jobs.backfills.pacing import HIGHEST_RATE, LOWEST_RATE, check_rate
 from ultimat3_jobs.backfills.windows import Window, parse_window
@@ -16,8 +17,11 @@ from ultimat3_jobs.errors import BackfillNotLive, DeclarationInvalid, UnknownJob
 from ultimat3_jobs.inspection import backfill_texts, report
 from ultimat3_jobs.inspection.backfills import list_passes
 from ultimat3_jobs.inspection.ids import id_range, resolve
-from ultimat3_jobs.inspection.passes import tell_pass
+from ultimat3_jobs.inspection.passes import PassReport, tell_pass
+from ultimat3_jobs.inspection.step_texts import why_suspended
+from ultimat3_jobs.inspection.workers import Look
 from ultimat3_jobs.management.reporting import add_json, storable
+from ultimat3_jobs.states import State
 from ultimat3_jobs.text import command_line
 
 ACTIONS = {
@@ -93,17 +97,32 @@ def find_pass(text: str) -> UUID:
 
 def told(done: Controlled) -> str:
     """Return what became of it, and what can be done next, as text."""
+    one = tell_pass(done.run_id)
     said = {
         Verdict.PAUSED: "is paused: it rests before its next page",
-        Verdict.RESUMED: "goes on",
+        Verdict.RESUMED: _resumed(done, one),
         Verdict.NOT_PAUSED: "was not paused; nothing was changed",
         Verdict.PACED: "has a new pace",
     }
     lines = [f"{done.run_id} {done.name} {said[done.verdict]}"]
-    if (one := tell_pass(done.run_id)) is not None:
+    if one is not None:
         lines.append(f"    {backfill_texts.progress_text(one)}; {backfill_texts.pace_text(one)}")
         lines.extend(f"    {command}  # {does}" for command, does in backfill_texts.commands(one))
     return "\n".join(lines)
+
+
+def _resumed(done: Controlled, one: PassReport | None) -> str:
+    job = None if one is None else one.job
+    if (
+        one is None
+        or job is None
+        or job.state != State.SUSPENDED
+        or not job.parks
+        or declared_under(done.name) is not None
+    ):
+        return "goes on"
+    # No code here declares it, and it is left until some does.
+    return f"is not paused any more. {why_suspended(job, Look(one.now))}"
 
 
 def as_json(done: Controlled) -> dict[str, Any]:

@@ -16,7 +16,7 @@ class JobLease(models.Model):
     pk = models.CompositePrimaryKey("lease_key", "slot")
     lease_key = models.CharField(max_length=255)
     slot = models.IntegerField()
-    kind = models.CharField(max_length=16)  # concurrency, rate, worker
+    kind = models.CharField(max_length=16)  # concurrency, rate, worker, table, backfill
     token = models.UUIDField(null=True)  # the claim that owns it: the fence of renewal and release
     holder = models.CharField(max_length=64, db_default="")
     granted_at = InstantField(null=True)

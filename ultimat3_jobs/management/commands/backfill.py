@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from functools import partial
+from typing import Any, NoReturn, TypeVar
 from uuid import UUID
 
 from django.core.management.base import CommandParser
 from django.db import DatabaseError
 
 from ultimat3_jobs.aliases import queue_alias
+from ultimat3_jobs.backfills.asking import ask, ask_for_one
 from ultimat3_jobs.backfills.commands import backfill_command
 from ultimat3_jobs.backfills.declare import Backfill
 from ultimat3_jobs.backfills.find import all_backfills, find_backfill
@@ -38,6 +40,8 @@ from ultimat3_jobs.management.following import Follower, Screen
 from ultimat3_jobs.management.reporting import Parser, Refused, ReportingCommand, add_json, limit, storable, who
 from ultimat3_jobs.schema import unusable
 from ultimat3_jobs.settings import get_settings
+
+T = TypeVar("T")
 
 COMMAND = "manage.py backfill"
 LISTED = 50
@@ -159,7 +163,7 @@ class Command(ReportingCommand):
             self._plan(backfill, options)
 
     def _plan(self, backfill: Backfill, options: dict[str, Any]) -> None:
-        made = make_plan(backfill)
+        made = ask_for_one(backfill.name, lambda: make_plan(backfill))
         if options["json"]:
             self.print_json({"dry_run": True, "plan": rehearsal.plan_report(made)})
         else:
@@ -168,7 +172,7 @@ class Command(ReportingCommand):
             raise Refused(terminal.safe(str(made.verdict.error)))
 
     def _try(self, backfill: Backfill, options: dict[str, Any]) -> None:
-        tried = try_rows(backfill, options["try_rows"], by=who(COMMAND))
+        tried = ask_for_one(backfill.name, lambda: try_rows(backfill, options["try_rows"], by=who(COMMAND)))
         if options["json"]:
             self.print_json({"dry_run": True, "trial": rehearsal.trial_report(tried)})
         else:
@@ -177,7 +181,7 @@ class Command(ReportingCommand):
             raise Refused(terminal.safe(tried.failure))
 
     def _write(self, backfill: Backfill, options: dict[str, Any]) -> None:
-        started = _start(backfill, forced=options["force"])
+        started = ask_for_one(backfill.name, lambda: _start(backfill, forced=options["force"]))
         if isinstance(started.refusal, BackfillRunning) and options["wait"]:
             raise BackfillRunning(started.refusal.cause, fix=backfill_command(backfill.name, "--wait"))
         if started.refusal is not None:
@@ -268,9 +272,11 @@ class Command(ReportingCommand):
         starts = []
         for backfill in backfills:
             try:
-                starts.append(_start(backfill, forced=False))
-            except Exception as error:
-                starts.append(Start(backfill.name, refusal=_refusal(backfill, error)))
+                starts.append(_asked(backfill, partial(_start, backfill, forced=False)))
+            except MigrationMissing:  # of the queue, which is nobody's fault in particular
+                raise
+            except JobsError as error:
+                starts.append(Start(backfill.name, refusal=error))
             if not options["json"]:
                 self._print_start(starts[-1])
         if options["json"] and not options["wait"]:
@@ -297,9 +303,10 @@ class Command(ReportingCommand):
         starts, reports = [], []
         for backfill in backfills:
             try:
-                made = make_plan(backfill)
-            except Exception as error:
-                refused = _refusal(backfill, error)
+                made = _asked(backfill, partial(make_plan, backfill))
+            except MigrationMissing:  # of the queue, which is nobody's fault in particular
+                raise
+            except JobsError as refused:
                 starts.append(Start(backfill.name, refusal=refused))
                 reports.append({"name": backfill.name, "may_start": False, "refused": report.error(refused)})
                 continue
@@ -335,7 +342,12 @@ def _start(backfill: Backfill, *, forced: bool) -> Start:
     return Start(backfill.name, queued, warnings=warnings)
 
 
-def _refusal(backfill: Backfill, error: Exception) -> JobsError:
+def _asked(backfill: Backfill, call: Callable[[], T]) -> T:
+    """Do something for one of many; whatever its code raises is a refusal."""
+    return ask(call, refuse=lambda error: _refusal(backfill, error))
+
+
+def _refusal(backfill: Backfill, error: BaseException) -> JobsError:
     """Return why one of many was refused, whatever its code raised.
 
     Raises:

@@ -85,6 +85,8 @@ def _app(label: str) -> AppConfig:
 
 
 def _model(name: str, config: AppConfig) -> type[Model]:
+    if name.count(".") > 1:
+        raise CommandError(f"--model {name}: write it as app_label.Model, or Model alone where it is of {config.label}")
     full = name if "." in name else f"{config.label}.{name}"
     try:
         return apps.get_model(full)

@@ -4,8 +4,8 @@
 -- index that its statistics take for empty.
 UPDATE x_jobs AS j
 SET run_at = CASE
-        -- A job of a name that no code knows has been parked for that, and not by its run.
-        WHEN j.state || '' = 'suspended' AND j.parks = 0 THEN least(j.run_at, statement_timestamp())
+        -- A job whose name no code knew has been parked for that, and not by its run: it waits for code that knows it.
+        WHEN j.state || '' = 'suspended' AND (j.parks = 0 OR CAST(:known AS boolean)) THEN least(j.run_at, statement_timestamp())
         ELSE j.run_at
     END,
     park_reason = CASE WHEN j.state || '' = 'running' THEN 'its controls were changed' ELSE j.park_reason END,

@@ -2,8 +2,8 @@
 -- parked falls due; what runs is marked, so that it does not lie down with what it read before.
 UPDATE x_jobs
 SET run_at = CASE
-        -- A job of a name that no code knows has been parked for that, and not by its run.
-        WHEN state = 'suspended' AND parks = 0 THEN min(run_at, strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')
+        -- A job whose name no code knew has been parked for that, and not by its run: it waits for code that knows it.
+        WHEN state = 'suspended' AND (parks = 0 OR :known) THEN min(run_at, strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')
         ELSE run_at
     END,
     park_reason = CASE WHEN state = 'running' THEN 'its controls were changed' ELSE park_reason END,

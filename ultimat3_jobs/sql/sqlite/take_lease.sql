@@ -1,6 +1,7 @@
--- Takes a table for the pass of a run. Refused while the run that has it is live: whether it is, its job's row says.
+-- Takes a table, or the name of a backfill, for the pass of a run. Refused while the run that has it is live: whether it
+-- is, its job's row says.
 INSERT INTO x_job_leases (lease_key, slot, kind, holder, granted_at)
-VALUES (:key, 0, 'table', :holder, strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')
+VALUES (:key, 0, :kind, :holder, strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')
 ON CONFLICT (lease_key, slot) DO UPDATE
 SET holder = excluded.holder, granted_at = excluded.granted_at
 WHERE x_job_leases.holder = excluded.holder
