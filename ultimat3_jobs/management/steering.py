@@ -112,14 +112,10 @@ def told(done: Controlled) -> str:
 
 
 def _resumed(done: Controlled, one: PassReport | None) -> str:
-    job = None if one is None else one.job
-    if (
-        one is None
-        or job is None
-        or job.state != State.SUSPENDED
-        or not job.parks
-        or declared_under(done.name) is not None
-    ):
+    if one is None or one.job is None:
+        return "goes on"
+    job = one.job
+    if job.state != State.SUSPENDED or not job.parks or declared_under(done.name) is not None:
         return "goes on"
     # No code here declares it, and it is left until some does.
     return f"is not paused any more. {why_suspended(job, Look(one.now))}"
