@@ -393,7 +393,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "command: whatever the code of one raises, the plan of all goes on",
         "ultimat3_jobs/management/commands/backfill.py",
-        "_asked(backfill, partial(make_plan, backfill))",
+        "asked(backfill, partial(make_plan, backfill))",
         "make_plan(backfill)",
         f"{COMMAND}test_whatever_the_code_of_one_raises_all_goes_on_with_the_others",
         SQLITE,
@@ -401,8 +401,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "command: whatever the code of one raises, the start of all goes on",
         "ultimat3_jobs/management/commands/backfill.py",
-        "_asked(backfill, partial(_start, backfill, forced=False))",
-        "_start(backfill, forced=False)",
+        "asked(backfill, partial(try_start, backfill, forced=False, by=who(COMMAND)))",
+        "try_start(backfill, forced=False, by=who(COMMAND))",
         f"{COMMAND}test_whatever_the_code_of_one_raises_all_goes_on_with_the_others",
         SQLITE,
     ),

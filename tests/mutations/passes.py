@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutation import POSTGRESQL, SQLITE, Mutation
 
 COMMAND = "ultimat3_jobs/management/commands/backfill.py"
+STARTING = "ultimat3_jobs/management/starting.py"
 PLAN = "ultimat3_jobs/backfills/plan.py"
 TRIAL = "ultimat3_jobs/backfills/trial.py"
 FOLLOWING = "ultimat3_jobs/management/following.py"
@@ -59,7 +60,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "backfill: an environment without a name is no quiet refusal",
-        COMMAND,
+        STARTING,
         "        return bool(get_settings().environment)\n",
         "        return True\n",
         f"{COMMANDED}test_all_fails_where_nobody_says_which_environment_this_is",
@@ -67,7 +68,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "backfill: of all, what is swept is no failure",
-        COMMAND,
+        STARTING,
         "isinstance(refusal, BackfillApplied | BackfillRunning)",
         "isinstance(refusal, BackfillRunning)",
         f"{COMMANDED}test_all_with_write_succeeds_where_nothing_was_left_to_start",

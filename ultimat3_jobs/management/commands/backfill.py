@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 from uuid import UUID
 
 from django.core.management.base import CommandParser
-from django.db import DatabaseError
 
-from ultimat3_jobs.aliases import queue_alias
-from ultimat3_jobs.backfills.asking import ask, ask_for_one
+from ultimat3_jobs.backfills.asking import ask_for_one
 from ultimat3_jobs.backfills.commands import backfill_command
 from ultimat3_jobs.backfills.declare import Backfill
 from ultimat3_jobs.backfills.find import all_backfills, find_backfill
 from ultimat3_jobs.backfills.passes import live_passes, named
 from ultimat3_jobs.backfills.pending import Status
-from ultimat3_jobs.backfills.plan import make_plan, start
+from ultimat3_jobs.backfills.plan import make_plan
 from ultimat3_jobs.backfills.trial import try_rows
-from ultimat3_jobs.enqueue import EnqueueResult
 from ultimat3_jobs.errors import (
-    BackfillApplied,
-    BackfillEnvironment,
     BackfillNotLive,
     BackfillRunning,
     JobsError,
@@ -35,13 +29,9 @@ from ultimat3_jobs.inspection import backfill_lists, rehearsal, report, terminal
 from ultimat3_jobs.inspection.backfill_texts import ending_text
 from ultimat3_jobs.inspection.backfills import list_backfills, list_passes, pending
 from ultimat3_jobs.inspection.passes import PassReport
-from ultimat3_jobs.inspection.refusals import refusal
 from ultimat3_jobs.management.following import Follower, Screen
 from ultimat3_jobs.management.reporting import Parser, Refused, ReportingCommand, add_json, limit, storable, who
-from ultimat3_jobs.schema import unusable
-from ultimat3_jobs.settings import get_settings
-
-T = TypeVar("T")
+from ultimat3_jobs.management.starting import Start, asked, is_quiet, start_report, start_text, starts_report, try_start
 
 COMMAND = "manage.py backfill"
 LISTED = 50
@@ -57,16 +47,6 @@ FORMS = {
 }
 """The options of each form of the command, beside --json."""
 _FLAGS = {"name_is": "--name", "try_rows": "--try"}
-
-
-@dataclass(frozen=True)
-class Start:
-    """What became of one that was to start."""
-
-    name: str
-    queued: EnqueueResult | None = None
-    refusal: JobsError | None = None
-    warnings: tuple[str, ...] = ()
 
 
 class Command(ReportingCommand):
@@ -181,14 +161,14 @@ class Command(ReportingCommand):
             raise Refused(terminal.safe(tried.failure))
 
     def _write(self, backfill: Backfill, options: dict[str, Any]) -> None:
-        started = ask_for_one(backfill.name, lambda: _start(backfill, forced=options["force"]))
+        started = ask_for_one(backfill.name, lambda: try_start(backfill, forced=options["force"], by=who(COMMAND)))
         if isinstance(started.refusal, BackfillRunning) and options["wait"]:
             raise BackfillRunning(started.refusal.cause, fix=backfill_command(backfill.name, "--wait"))
         if started.refusal is not None:
             raise started.refusal
         if not options["json"]:
-            self._print_start(started)
-        report_of = {"started": _start_report(started)}
+            self._tell(started)
+        report_of = {"started": start_report(started)}
         if options["wait"] and started.queued is not None:
             self._end([self._follow(backfill.name, started.queued.run_id, report_of, options)], report_of, options)
         elif options["json"]:
@@ -262,7 +242,7 @@ class Command(ReportingCommand):
         if not backfills and not options["json"]:
             self.print_text("no installed app declares a backfill")
         starts = self._start_all(backfills, options) if options["write"] else self._plan_all(backfills, options)
-        refusals = [one.refusal for one in starts if one.refusal is not None and not _is_quiet(one.refusal)]
+        refusals = [one.refusal for one in starts if one.refusal is not None and not is_quiet(one.refusal)]
         if options["wait"]:
             self._follow_all(backfills, starts, refusals, options)
         elif refusals:
@@ -272,22 +252,22 @@ class Command(ReportingCommand):
         starts = []
         for backfill in backfills:
             try:
-                starts.append(_asked(backfill, partial(_start, backfill, forced=False)))
+                starts.append(asked(backfill, partial(try_start, backfill, forced=False, by=who(COMMAND))))
             except MigrationMissing:  # of the queue, which is nobody's fault in particular
                 raise
             except JobsError as error:
                 starts.append(Start(backfill.name, refusal=error))
             if not options["json"]:
-                self._print_start(starts[-1])
+                self._tell(starts[-1])
         if options["json"] and not options["wait"]:
-            self.print_json(_starts_report(starts))
+            self.print_json(starts_report(starts))
         return starts
 
     def _follow_all(
         self, backfills: list[Backfill], starts: list[Start], refusals: list[JobsError], options: dict[str, Any]
     ) -> None:
         """Follow what was started and what was live already, one after another."""
-        report_of, endings = _starts_report(starts), []
+        report_of, endings = starts_report(starts), []
         for backfill, started in zip(backfills, starts, strict=True):
             run_id = None if started.queued is None else started.queued.run_id
             try:
@@ -303,7 +283,7 @@ class Command(ReportingCommand):
         starts, reports = [], []
         for backfill in backfills:
             try:
-                made = _asked(backfill, partial(make_plan, backfill))
+                made = asked(backfill, partial(make_plan, backfill))
             except MigrationMissing:  # of the queue, which is nobody's fault in particular
                 raise
             except JobsError as refused:
@@ -319,73 +299,19 @@ class Command(ReportingCommand):
         else:
             for one in starts:
                 if one.refusal is not None:
-                    self._print_start(one)
+                    self._tell(one)
             self.print_text("A dry run: nothing was started. --write starts those that may start.")
         return starts
 
-    def _print_start(self, started: Start) -> None:
-        name = terminal.safe(started.name)
-        for warning in started.warnings:
-            self.print_text(f"warning: {terminal.safe(warning)}")
-        if started.refusal is not None:
-            self.print_text(f"{name}  not started: {started.refusal.code}: {terminal.safe(started.refusal.cause)}")
-        elif started.queued is not None:
-            self.print_text(f"{name}  started: job {started.queued.id}, for a worker to sweep. To follow it:")
-            self.print_text(f"    {terminal.safe(backfill_command(started.name, '--wait'))}")
-
-
-def _start(backfill: Backfill, *, forced: bool) -> Start:
-    try:
-        queued, warnings = start(backfill, forced=forced, by=who(COMMAND))
-    except JobsError as error:
-        return Start(backfill.name, refusal=error)
-    return Start(backfill.name, queued, warnings=warnings)
-
-
-def _asked(backfill: Backfill, call: Callable[[], T]) -> T:
-    """Do something for one of many; whatever its code raises is a refusal."""
-    return ask(call, refuse=lambda error: _refusal(backfill, error))
-
-
-def _refusal(backfill: Backfill, error: BaseException) -> JobsError:
-    """Return why one of many was refused, whatever its code raised.
-
-    Raises:
-        MigrationMissing: where the queue has no tables, which is nobody's fault in particular.
-    """
-    if isinstance(error, DatabaseError) and isinstance(told := unusable(queue_alias(), error), MigrationMissing):
-        raise told from error
-    return refusal(backfill.name, error)
+    def _tell(self, started: Start) -> None:
+        for line in start_text(started):
+            self.print_text(line)
 
 
 def _pass_of(backfill: Backfill) -> UUID | None:
     """Return the live pass of a backfill; where none is, the last one, or None where it has none."""
     live = list(live_passes([named(backfill.definition)]))
     return next(iter(live or (one.run_id for one in list_passes(backfill.name, limit=1).passes)), None)
-
-
-def _starts_report(starts: Sequence[Start]) -> dict[str, Any]:
-    return {"backfills": [_start_report(one) for one in starts]}
-
-
-def _start_report(started: Start) -> dict[str, Any]:
-    queued = started.queued
-    return {
-        "name": started.name,
-        "id": None if queued is None else str(queued.id),
-        "refused": started.refusal and report.error(started.refusal),
-        "warnings": list(started.warnings),
-    }
-
-
-def _is_quiet(refusal: JobsError) -> bool:
-    """Whether it says no more than that nothing is to be done: it was swept, is being swept, or is meant for elsewhere.
-
-    Where nobody has said which environment this is, nobody knows that nothing is to be done.
-    """
-    if isinstance(refusal, BackfillEnvironment):
-        return bool(get_settings().environment)
-    return isinstance(refusal, BackfillApplied | BackfillRunning)
 
 
 def _tried(text: str) -> int:
