@@ -30,7 +30,7 @@ from ultimat3_jobs.outbox.admission import admit
 from ultimat3_jobs.outbox.stage import stage
 from ultimat3_jobs.records import EnqueueRequest, Receipt
 from ultimat3_jobs.settings import get_settings
-from ultimat3_jobs.transactions import DEADLOCK, sqlstate
+from ultimat3_jobs.sqlstates import DEADLOCK, sqlstate
 
 DEADLOCK_TRIES = 3
 

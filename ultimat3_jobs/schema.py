@@ -52,7 +52,7 @@ def schema_fault(alias: str) -> MigrationMissing | None:
     Raises:
         Error: where the database does not answer.
     """
-    missing = _missing(alias)
+    missing, is_empty = _missing(alias)
     if not missing:
         return None
     if _is_in_memory(alias):
@@ -60,7 +60,7 @@ def schema_fault(alias: str) -> MigrationMissing | None:
             f"{alias!r} is in memory, where each thread and each process has a database of its own, without tables",
             fix=f'DATABASES[{alias!r}]["NAME"] = BASE_DIR / "db.sqlite3"  # and migrate',
         )
-    if "x_jobs" in missing or "x_outbox" in missing:
+    if is_empty:
         cause = f"{alias!r} has no tables of ultimat3_jobs"
     else:
         late = f"; not applied there: {', '.join(names)}" if (names := unapplied(alias)) else ""
@@ -83,10 +83,10 @@ def _is_in_memory(alias: str) -> bool:
     return connection.vendor == "sqlite" and bool(connection.is_in_memory_db())
 
 
-def _missing(alias: str) -> list[str]:
-    """Return the tables that are missing, and the columns as "table.column"."""
+def _missing(alias: str) -> tuple[list[str], bool]:
+    """Return the tables that are missing, and the columns as "table.column"; and whether there is no table at all."""
     connection = connections[alias]
-    missing = []
+    missing, is_empty = [], True
     with connection.cursor() as cursor:
         tables = set(connection.introspection.table_names(cursor))
         for model in apps.get_app_config(APP).get_models():
@@ -96,9 +96,10 @@ def _missing(alias: str) -> list[str]:
             if table not in tables:
                 missing.append(table)
                 continue
+            is_empty = False
             try:
                 found = {one.name for one in connection.introspection.get_table_description(cursor, table)}
             except ProgrammingError:  # of a table that this role may not read, nothing is known
                 continue
             missing += [f"{table}.{field.column}" for field in model._meta.concrete_fields if field.column not in found]
-    return missing
+    return missing, is_empty

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -23,32 +24,34 @@ _READING = {"SELECT", "VALUES", "TABLE", "SHOW", "DESCRIBE", "WITH", "EXPLAIN", 
 _READING |= {"SET", "RESET", "PRAGMA", "USE", "LOCK", "LISTEN", "UNLISTEN", "DISCARD", "DEALLOCATE"}
 _READING |= {"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"}
 _MAY_WRITE_WITHIN = {"WITH", "EXPLAIN"}
-_WRITING = {"INSERT", "UPDATE", "DELETE", "MERGE", "REPLACE", "CREATE"}
+_WRITING = {"INSERT", "UPDATE", "DELETE", "MERGE", "CREATE"}
 _OF_A_LOCK = {"FOR", "KEY"}
 """What stands before the UPDATE of a SELECT that locks."""
 _TRIGGER = re.compile(r"CREATE (?:TEMP |TEMPORARY )?TRIGGER\b")
 _MOST_WORDS = 4
 
 
-def ends_the_transaction(sql: Any, *, nested: bool) -> bool:
+def ends_the_transaction(sql: Any, *, nested: bool, session: Any = None) -> bool:
     """Whether any statement of a string would end the transaction that is open. A savepoint's end is none of it.
 
     Args:
         sql: text, bytes, or what composes text.
         nested: whether comments nest, as PostgreSQL has it.
+        session: the driver's connection that it goes to.
     """
-    text = text_of(sql)
+    text = text_of(sql, session)
     return bool(_ENDING.search(text)) and any(_is_an_end(words) for words in _statements(text, nested=nested))
 
 
-def only_reads(sql: Any, *, nested: bool) -> bool:
+def only_reads(sql: Any, *, nested: bool, session: Any = None) -> bool:
     """Whether each statement of a string reads, or steers a transaction or a session, as far as its words tell.
 
     Args:
         sql: text, bytes, or what composes text.
         nested: whether comments nest.
+        session: the driver's connection that it goes to.
     """
-    return all(_reads(words) for words in _statements(text_of(sql), nested=nested, most=None))
+    return all(_reads(words) for words in _statements(text_of(sql, session), nested=nested, most=None))
 
 
 def _reads(words: list[str]) -> bool:
@@ -56,14 +59,28 @@ def _reads(words: list[str]) -> bool:
         return False
     if words[0] not in _MAY_WRITE_WITHIN:
         return True
-    return not any(word in _WRITING and before not in _OF_A_LOCK for before, word in pairwise(words))
+    return not any(_writes(before, word) for before, word in pairwise(words))
 
 
-def text_of(sql: Any) -> str:
-    """Return the text of what was given to a cursor."""
+def _writes(before: str, word: str) -> bool:
+    if before == "REPLACE":  # a function too
+        return word == "INTO"
+    return word in _WRITING and before not in _OF_A_LOCK
+
+
+def text_of(sql: Any, session: Any = None) -> str:
+    """Return the text of what was given to a cursor. Never raises: what has none, the driver refuses by itself.
+
+    Args:
+        sql: text, bytes, or what composes text.
+        session: the driver's connection that it goes to, which knows how to write the values in it.
+    """
     if isinstance(sql, bytes):
         return sql.decode(errors="replace")
-    return str(sql.as_string(None)) if hasattr(sql, "as_string") else str(sql)
+    if hasattr(sql, "as_string"):
+        with suppress(Exception):
+            return str(sql.as_string(session))
+    return str(sql)
 
 
 def _is_an_end(words: list[str]) -> bool:

@@ -21,6 +21,7 @@ from ultimat3_jobs.errors import StepNotAtomic, TransactionBroken
 from ultimat3_jobs.forks import leave_if_forked
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.marks import IDLE, IN_ERROR, Mark, mark
+from ultimat3_jobs.sqlstates import OUT_OF_SIGHT, sqlstate
 from ultimat3_jobs.statements import ends_the_transaction, only_reads
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ def kept_whole(alias: str, *, refuse: Callable[[], Exception]) -> Iterator[None]
     depth = len(connection.atomic_blocks)
 
     def watch(execute: Any, sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
-        if ends_the_transaction(sql, nested=connection.vendor == "postgresql"):
+        if ends_the_transaction(sql, nested=connection.vendor == "postgresql", session=connection.connection):
             raise refuse()
         return execute(sql, params, many, context)
 
@@ -255,7 +256,7 @@ def written_alone(alias: str, *, refuse: Callable[[str], Exception]) -> Iterator
 
     def watch(execute: Any, sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
         other = context["connection"]
-        if not only_reads(sql, nested=other.vendor == "postgresql"):
+        if not only_reads(sql, nested=other.vendor == "postgresql", session=other.connection):
             raise refuse(other.alias)
         return execute(sql, params, many, context)
 
@@ -266,27 +267,10 @@ def written_alone(alias: str, *, refuse: Callable[[str], Exception]) -> Iterator
         yield
 
 
-DEADLOCK = "40P01"
-"""PostgreSQL's code for a transaction that was ended because it and another waited for one another."""
-SERIALIZATION_FAILURE = "40001"
-"""Its code for one that cannot be put in an order with another."""
-AGAIN = (SERIALIZATION_FAILURE, DEADLOCK)
-"""What ends a transaction for the sake of another: done again, it may pass."""
 TRIES = 5
-"""How often such a transaction is begun at most."""
+"""How often a transaction is begun at most that the server ended for the sake of another."""
 LONGEST_PAUSE = 0.2
 """Seconds between two of these tries; chance decides, so that two that met do not meet again."""
-OUT_OF_SIGHT = ("42501", "42P01")
-"""Its codes for a table that may not be written to, or is not found."""
-QUERY_CANCELLED = "57014"
-"""Its code for a statement that took longer than `statement_timeout`, or that a person ended."""
-
-
-def sqlstate(error: BaseException) -> str:
-    """Return the server's code for a database error, Django's or the driver's own; empty where it has none."""
-    # psycopg 2 has another name for it.
-    named = (getattr(one, name, None) for one in (error, error.__cause__) for name in ("sqlstate", "pgcode"))
-    return next((state for state in named if isinstance(state, str)), "")
 
 
 def in_raw_transaction(connection: BaseDatabaseWrapper) -> bool:

@@ -64,7 +64,7 @@ def forking_in_a_step(run: Run, label: str, atomic: bool) -> str:
     return returned
 
 
-@job(idempotency_key="{label}", tenant=NO_TENANT, retry=Retry(attempts=1), timeout="10s")
+@job(idempotency_key="{label}", tenant=NO_TENANT, retry=Retry(attempts=1))
 def terminating(run: Run, label: str, number: int) -> str:
     """Start a process and tell it to end, as those of a pool are told."""
     child = get_context("fork").Process(target=time.sleep, args=[600])
@@ -74,7 +74,7 @@ def terminating(run: Run, label: str, number: int) -> str:
     return str(child.exitcode)
 
 
-@job(idempotency_key="{label}", tenant=NO_TENANT, retry=Retry(attempts=1), timeout="10s")
+@job(idempotency_key="{label}", tenant=NO_TENANT, retry=Retry(attempts=1))
 def pooling(run: Run, label: str) -> list[int]:
     """Spread work over processes, and end them as the pool's context manager does."""
     with get_context("fork").Pool(2) as pool:

@@ -21,8 +21,8 @@ from ultimat3_jobs.backfills import controls
 from ultimat3_jobs.backfills.controls import Verdict
 from ultimat3_jobs.backfills.pending import PassStatus
 from ultimat3_jobs.drivers import get_driver
+from ultimat3_jobs.inspection.clock import clock
 from ultimat3_jobs.inspection.story import attempt_line
-from ultimat3_jobs.inspection.workers import clock
 from ultimat3_jobs.models import Backfill, Job
 from ultimat3_jobs.records import CancelVerdict
 from ultimat3_jobs.retry import Retry

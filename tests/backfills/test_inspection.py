@@ -28,10 +28,10 @@ from ultimat3_jobs.backfills.pending import PassStatus, Status
 from ultimat3_jobs.ids import uuid7
 from ultimat3_jobs.inspection import backfill_lists, backfill_texts, report, terminal
 from ultimat3_jobs.inspection.backfills import list_backfills, list_passes, pending
+from ultimat3_jobs.inspection.look import Look
 from ultimat3_jobs.inspection.passes import pass_of, tell_pass
 from ultimat3_jobs.inspection.step_texts import why_suspended
 from ultimat3_jobs.inspection.story import tell
-from ultimat3_jobs.inspection.workers import Look
 from ultimat3_jobs.models import Backfill, Job
 
 pytestmark = pytest.mark.usefixtures("queue")

@@ -215,6 +215,7 @@ KILLED_WHEN = {
 
 @pytest.mark.parametrize("moment", KILLED_WHEN)
 def test_a_demo_that_was_killed_ends_the_same(demo: Demo, moment: str) -> None:
+    demo.environment["DEMO_BATCH"] = "1"  # a page for each row: the sweep lasts long enough to be met
     child = demo.start("--json")
     wait_for(lambda: demo.count(KILLED_WHEN[moment]) > 0 or not child.running, moment)
     assert child.running, child.output()

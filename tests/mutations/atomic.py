@@ -36,7 +36,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="atomic: the body cannot end the transaction",
         file=FENCED,
-        old='        if ends_the_transaction(sql, nested=connection.vendor == "postgresql"):',
+        old='        if ends_the_transaction(sql, nested=connection.vendor == "postgresql", session=connection.connection):',
         new="        if False:",
         test=f"{IN_ATOMIC}::test_a_body_cannot_end_the_transaction_of_its_ack[COMMIT]",
         vendors=SQLITE,

@@ -381,14 +381,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         guard="what is due says where nobody serves its queue",
-        file="ultimat3_jobs/inspection/workers.py",
+        file="ultimat3_jobs/inspection/look.py",
         old="        if self.is_served(queue):\n",
         new="        if True:\n",
         test=f"{WAITING}test_a_job_whose_moment_has_come_waits_for_a_worker",
     ),
     Mutation(
         guard="a list looks for workers once",
-        file="ultimat3_jobs/inspection/workers.py",
+        file="ultimat3_jobs/inspection/look.py",
         old="    @cached_property\n    def _workers",
         new="    @property\n    def _workers",
         test=f"{WAITING}test_a_list_looks_for_workers_once",

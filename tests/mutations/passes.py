@@ -534,9 +534,17 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "retry: a pass that is over for good is followed by another",
         REPAIR,
-        '    return f"enqueue {name} again" if declared_under(name) is None else',
-        '    return f"enqueue {name} again" if True else',
-        f"{TWO_NAMES}test_a_pass_that_is_over_for_good_is_followed_by_another[cancelled]",
+        "    if declared_under(job.name) is None:\n        return f",
+        "    if True:\n        return f",
+        f"{TWO_NAMES}test_a_pass_that_was_cancelled_is_followed_by_another",
+        SQLITE,
+    ),
+    Mutation(
+        "retry: a pass that has completed needs no other",
+        REPAIR,
+        "    if job.state == State.DONE:\n        return f",
+        "    if False:\n        return f",
+        f"{TWO_NAMES}test_a_pass_that_has_completed_needs_no_other",
         SQLITE,
     ),
     Mutation(

@@ -47,7 +47,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "proving: a deadlock is no result of a step",
-        "ultimat3_jobs/transactions.py",
+        "ultimat3_jobs/sqlstates.py",
         "AGAIN = (SERIALIZATION_FAILURE, DEADLOCK)",
         "AGAIN = (SERIALIZATION_FAILURE,)",
         f"{FAULTS}test_a_deadlock_in_an_atomic_step_is_no_result_of_it",
@@ -55,7 +55,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "proving: a serialisation failure is no result of a step",
-        "ultimat3_jobs/transactions.py",
+        "ultimat3_jobs/sqlstates.py",
         "AGAIN = (SERIALIZATION_FAILURE, DEADLOCK)",
         "AGAIN = (DEADLOCK,)",
         f"{FAULTS}test_a_serialisation_failure_in_an_atomic_step_is_no_result_of_it",
@@ -88,7 +88,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "proving: an atomic step writes to one database",
         FENCED,
-        '        if not only_reads(sql, nested=other.vendor == "postgresql"):\n',
+        '        if not only_reads(sql, nested=other.vendor == "postgresql", session=other.connection):\n',
         "        if False:\n",
         f"{FAULTS}test_an_atomic_step_writes_to_no_other_database",
         SQLITE,

@@ -418,7 +418,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="connections: a changed session",
         file="ultimat3_jobs/worker/connections.py",
-        old="            self.changed.add(alias)\n",
+        old="            self.changed.add(connection.alias)\n",
         new="            pass\n",
         test="tests/worker/test_connections.py::test_what_a_body_sets_for_its_session_is_not_seen_by_the_next",
         vendors=POSTGRESQL,
@@ -617,8 +617,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="relay: missing tables are told",
         file="ultimat3_jobs/outbox/relay.py",
-        old=" or schema_fault(queue_alias()):",
-        new=":",
+        old=" or schema_fault(queue_alias())):",
+        new="):",
         test="tests/outbox/test_two_databases.py::test_that_the_queue_or_the_outbox_has_no_tables_is_told",
     ),
     Mutation(
@@ -655,7 +655,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="connections: what composes a statement is read",
         file="ultimat3_jobs/worker/connections.py",
-        old="_changes_the_session(text_of(sql))",
+        old="_changes_the_session(text_of(sql, connection.connection))",
         new="_changes_the_session(str(sql))",
         test="tests/worker/test_connections.py::test_what_a_body_sets_for_its_session_is_not_seen_by_the_next",
         vendors=POSTGRESQL,
@@ -684,7 +684,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         guard="signals: a child has the handlers of before",
-        file="ultimat3_jobs/management/handling.py",
+        file="ultimat3_jobs/management/os_signals.py",
         old="        signal.signal(number, handler)\n    _release()\n",
         new="        pass\n    _release()\n",
         test="tests/scenarios/test_worker_process.py::test_the_child_of_a_body_ends_when_it_is_told_to",
@@ -692,7 +692,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         guard="signals: none is dropped while a child is forked",
-        file="ultimat3_jobs/management/handling.py",
+        file="ultimat3_jobs/management/os_signals.py",
         old="signal.pthread_sigmask(signal.SIG_BLOCK, _before) if _before else None",
         new="None",
         test="tests/scenarios/test_worker_process.py::test_the_child_of_a_body_ends_when_it_is_told_to",
@@ -711,7 +711,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         file="ultimat3_jobs/schema.py",
         old="    except ProgrammingError:  # this role",
         new="    except MemoryError:  # this role",
-        test="tests/worker/test_readiness.py::test_a_role_that_may_use_the_queue_and_nothing_else_works",
+        test="tests/worker/test_readiness.py::test_a_role_that_may_read_no_more_than_the_queue_may_begin",
         vendors=POSTGRESQL,
     ),
     Mutation(
@@ -719,7 +719,15 @@ MUTATIONS: tuple[Mutation, ...] = (
         file="ultimat3_jobs/schema.py",
         old="            except ProgrammingError:  # of a table",
         new="            except MemoryError:  # of a table",
-        test="tests/worker/test_readiness.py::test_a_role_that_may_use_the_queue_and_nothing_else_works",
+        test="tests/worker/test_readiness.py::test_a_role_that_may_read_no_more_than_the_queue_may_begin",
+        vendors=POSTGRESQL,
+    ),
+    Mutation(
+        guard="statements: what cannot be read without its connection is read with it",
+        file="ultimat3_jobs/statements.py",
+        old="sql.as_string(session)",
+        new="sql.as_string(None)",
+        test="tests/worker/test_connections.py::test_values_that_the_connection_alone_can_write_are_no_trouble",
         vendors=POSTGRESQL,
     ),
 )

@@ -151,13 +151,16 @@ def test_a_signal_while_the_worker_starts_ends_it_with_0_before_it_claims(
     queued = once.enqueue("not yet")
     # The checks run before the worker is made: one of them waits for the signal.
     worker = processes.django(
-        "import signal, sys\n"
+        "import signal, sys, time\n"
         "from django.core import checks\n"
         "from django.core.management import execute_from_command_line\n"
         "@checks.register\n"
         "def waits(app_configs, **_):\n"
+        "    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGINT])\n"
         "    print('checking', flush=True)\n"
-        "    signal.pause()\n"
+        "    while not signal.sigpending():\n"
+        "        time.sleep(0.01)\n"
+        "    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM, signal.SIGINT])\n"
         "    return []\n"
         f"execute_from_command_line(['manage.py', 'jobs_worker', *{options!r}])\n"
     )

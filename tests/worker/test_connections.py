@@ -11,6 +11,7 @@ from django.db import IntegrityError, close_old_connections, connection, connect
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from psycopg import sql
+from psycopg.adapt import Dumper
 
 from tests.app.models import Effect, Organization
 from tests.processes import wait_for
@@ -279,6 +280,7 @@ def test_a_connection_that_the_server_cut_between_two_runs_costs_no_attempt() ->
         (sql.SQL("SET lock_timeout = '7s'"), False),
         (sql.SQL("SET {} = {}").format(sql.Identifier("lock_timeout"), sql.Literal("7s")), False),
         (sql.SQL("SELECT {}").format(sql.Literal("SET lock_timeout = 7")), True),
+        ("SELECT 1 AS dataset_config", True),
         (f"SELECT '{'long' * 1_000}'; SET lock_timeout = '7s'", False),
     ],
     ids=lambda one: str(one)[:60],
@@ -300,6 +302,33 @@ def test_what_a_body_sets_for_its_session_is_not_seen_by_the_next(statement: Any
     assert states() == {"done": 2}
     assert [setting for _, setting in seen] == ["0", "0"]
     assert (seen[0][0] == seen[1][0]) is kept
+
+
+@pytest.mark.postgresql_only(reason="SQLite's driver composes no statements")
+@pytest.mark.parametrize("atomic", [True, False])
+def test_values_that_the_connection_alone_can_write_are_no_trouble(atomic: bool) -> None:
+    class Money:
+        pass
+
+    class MoneyDumper(Dumper):
+        def dump(self, obj: Any) -> bytes:
+            return b"7"
+
+    def body(run: Run, n: int) -> None:
+        connection.ensure_connection()
+        connection.connection.adapters.register_dumper(Money, MoneyDumper)
+        with connection.cursor() as cursor:
+            cursor.execute(sql.SQL("SELECT {}").format(sql.Literal(Money())))
+            seen.append(cursor.fetchone())
+
+    seen: list[Any] = []
+    job(name="t.money", idempotency_key="{n}", tenant=NO_TENANT, retry=Retry(attempts=1), atomic=atomic)(body).enqueue(
+        1
+    )
+    run_due(concurrency=1)
+
+    assert states() == {"done": 1}
+    assert len(seen) == 1
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tests.processes import TIMEOUT, wait_for
 from tests.working import age, declare, history, row, run_due, states
 from ultimat3_jobs import NO_TENANT, AsyncRun, Run, job, publish_event
 from ultimat3_jobs.drivers.database.driver import DatabaseDriver
-from ultimat3_jobs.inspection.workers import clock
+from ultimat3_jobs.inspection.clock import clock
 from ultimat3_jobs.models import Job as JobRow
 from ultimat3_jobs.models import JobEvent, JobStep, OutboxEntry
 from ultimat3_jobs.outbox.relay import relay_all

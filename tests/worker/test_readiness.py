@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.core.checks import CheckMessage
@@ -19,7 +20,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from tests.missing_table import without_column, without_table
 from tests.processes import Processes
 from tests.working import declare, row
-from ultimat3_jobs.worker.readiness import await_queue
+from ultimat3_jobs.worker.readiness import await_queue, require_queue
 
 pytestmark = pytest.mark.usefixtures("queue")
 
@@ -47,8 +48,19 @@ def test_without_tables_it_says_what_to_run_until_it_is_stopped(caplog: pytest.L
     assert not began
     first, second = waits(caplog)
     assert (first["code"], first["fix"]) == ("X_MIGRATION_MISSING", MIGRATE)
-    assert first["cause"] == "'default' has no tables of ultimat3_jobs"
+    assert first["cause"] == "'default' lacks x_jobs of ultimat3_jobs"
     assert second["next_try_seconds"] > first["next_try_seconds"]
+
+
+def test_a_database_without_any_is_told_to_have_none(tmp_path: Path, processes: Processes) -> None:
+    if connection.vendor == "sqlite":
+        output = processes.run("jobs_worker", "--burst", env={"DATABASE_URL": f"sqlite:///{tmp_path / 'db'}"}, status=1)
+    else:
+        env = {"PGOPTIONS": "-c search_path=pg_temp"}
+        output = processes.run("jobs_worker", "--burst", env=env, status=1)
+
+    assert "X_MIGRATION_MISSING: 'default' has no tables of ultimat3_jobs" in output
+    assert MIGRATE in output
 
 
 def test_once_they_are_there_it_begins(processes: Processes) -> None:
@@ -132,16 +144,17 @@ def test_a_check_that_meets_a_database_that_is_away_is_made_again() -> None:
 
 
 @pytest.mark.postgresql_only(reason="SQLite has no roles")
-def test_a_role_that_may_use_the_queue_and_nothing_else_works() -> None:
+def test_a_role_that_may_read_no_more_than_the_queue_may_begin() -> None:
+    role = f"role_{uuid4().hex}"  # roles are the server's: another suite may run on it
     with connection.cursor() as cursor:
-        cursor.execute("CREATE ROLE readiness")
-        cursor.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON x_jobs, x_job_leases TO readiness")
-        cursor.execute("SET ROLE readiness")
+        cursor.execute(f"CREATE ROLE {role}")
         try:
-            assert await_queue(is_stopped=lambda: False)
+            cursor.execute(f"GRANT SELECT ON x_jobs, x_job_leases TO {role}")
+            cursor.execute(f"SET ROLE {role}")
+            require_queue()
         finally:
             cursor.execute("RESET ROLE")
-            cursor.execute("DROP OWNED BY readiness; DROP ROLE readiness")
+            cursor.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
 @pytest.mark.sqlite_only(reason="no other database is in memory")
@@ -175,7 +188,7 @@ def test_a_migration_that_is_missing_is_told_and_the_worker_works(caplog: pytest
 
 def test_nothing_is_told_where_all_of_them_are_applied(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        assert await_queue(is_stopped=lambda: False)
+        require_queue()
 
     assert not caplog.records
 
@@ -185,6 +198,6 @@ def test_a_project_that_turns_migrations_off_is_not_told_of_them(
 ) -> None:
     settings.MIGRATION_MODULES = {"ultimat3_jobs": None}
     with not_applied("0006_backfill_lookups"), caplog.at_level(logging.WARNING):
-        assert await_queue(is_stopped=lambda: False)
+        require_queue()
 
     assert not caplog.records

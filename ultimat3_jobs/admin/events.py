@@ -11,9 +11,9 @@ from django.db.models import Model
 from django.http import HttpRequest
 
 from ultimat3_jobs.admin.lists import BoundedChangeList, ReadOnlyAdmin
+from ultimat3_jobs.inspection.clock import clock
 from ultimat3_jobs.inspection.events import EventPage, find_event, list_events
 from ultimat3_jobs.inspection.masking import masked_match, printable, shown
-from ultimat3_jobs.inspection.workers import clock
 from ultimat3_jobs.models import JobEvent
 from ultimat3_jobs.moments import instant
 

@@ -20,12 +20,12 @@ from ultimat3_jobs.aliases import queue_alias
 from ultimat3_jobs.errors import StepUnknown
 from ultimat3_jobs.inspection import repair
 from ultimat3_jobs.inspection.lists import Filters, Page, list_jobs, queues, search_jobs
+from ultimat3_jobs.inspection.look import Look
 from ultimat3_jobs.inspection.masking import bounded, printable, shown
 from ultimat3_jobs.inspection.preview import preview
 from ultimat3_jobs.inspection.step_texts import output_text, progress, progress_text, state_text, took_text, when_text
 from ultimat3_jobs.inspection.steps import MAX_STEPS
 from ultimat3_jobs.inspection.story import Story, attempt_line, attempt_text, failure_text, overview, tell
-from ultimat3_jobs.inspection.workers import Look
 from ultimat3_jobs.models import Job, JobAttempt
 from ultimat3_jobs.moments import instant
 from ultimat3_jobs.states import LIVE, RETRYABLE, State

@@ -24,8 +24,9 @@ from ultimat3_jobs.control import Suspended
 from ultimat3_jobs.errors import BackfillKeysMoved, BackfillSourceInvalid, TransactionBroken
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.records import Suspension
+from ultimat3_jobs.sqlstates import AGAIN, sqlstate
 from ultimat3_jobs.text import command_line
-from ultimat3_jobs.transactions import AGAIN, LONGEST_PAUSE, TRIES, FencedTransaction, sqlstate
+from ultimat3_jobs.transactions import LONGEST_PAUSE, TRIES, FencedTransaction
 
 if TYPE_CHECKING:
     from ultimat3_jobs.backfills.cursor import Cursor

@@ -24,9 +24,9 @@ from ultimat3_jobs.enqueue import queue_at_once
 from ultimat3_jobs.errors import BackfillMigrationPending
 from ultimat3_jobs.models import Backfill as Ledger
 from ultimat3_jobs.models import Job
+from ultimat3_jobs.sqlstates import QUERY_CANCELLED, sqlstate
 from ultimat3_jobs.states import LIVE
 from ultimat3_jobs.tenancy import as_tenant
-from ultimat3_jobs.transactions import QUERY_CANCELLED, sqlstate
 
 if TYPE_CHECKING:
     from ultimat3_jobs.backfills.declare import Backfill

@@ -29,8 +29,8 @@ from ultimat3_jobs.context import steps_of, vitals_of
 from ultimat3_jobs.errors import BackfillApplied, BackfillCountInvalid, BackfillSourceInvalid, BackfillStalled
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.records import Capability, Suspension
+from ultimat3_jobs.sqlstates import QUERY_CANCELLED, sqlstate
 from ultimat3_jobs.traces import repr_of
-from ultimat3_jobs.transactions import QUERY_CANCELLED, sqlstate
 
 if TYPE_CHECKING:
     from ultimat3_jobs.backfills.definition import BackfillDefinition
@@ -69,7 +69,8 @@ class _Sweep:
         job = registry.find(self._steps.job.name)
         assert job is not None  # noqa: S101 - its body runs
         self._job = job
-        # Sorted, so that all take them alike; and the one that it was queued under, whatever is declared now.
+        # Sorted, so that of two that begin at once one gets all; with the one that it was queued under, whatever is
+        # declared now.
         self._names = sorted({*job.names, self._steps.job.name})
         self._rows: Rows
         self._keys: Keys
@@ -155,7 +156,7 @@ class _Sweep:
             return
         raise BackfillSourceInvalid(
             f"the pass of backfill {self._backfill.name!r} began with {begun[0]} on {begun[1]!r}, and its source now "
-            f"gives rows of {now[0]} on {now[1]!r}, of which it has looked at none",
+            f"gives rows of {now[0]} on {now[1]!r}: whether it has looked at any of them cannot be told",
             fix=f"{backfill_command(self._backfill.name, '--write')}  # starts another pass",
         )
 

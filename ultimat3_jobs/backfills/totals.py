@@ -10,7 +10,7 @@ from typing import Any
 from django.db import OperationalError, connections, transaction
 from django.db.models import QuerySet
 
-from ultimat3_jobs.transactions import QUERY_CANCELLED, sqlstate
+from ultimat3_jobs.sqlstates import QUERY_CANCELLED, sqlstate
 
 PATIENCE = 2_000
 """Milliseconds that counting may take on PostgreSQL."""

@@ -24,9 +24,9 @@ from ultimat3_jobs.backfills.pending import COMPLETED, PassStatus, pass_status
 from ultimat3_jobs.backfills.source import open_rows
 from ultimat3_jobs.backfills.windows import Window
 from ultimat3_jobs.errors import JobsError
+from ultimat3_jobs.inspection.look import Look
 from ultimat3_jobs.inspection.refusals import refusal
 from ultimat3_jobs.inspection.step_texts import is_due
-from ultimat3_jobs.inspection.workers import Look
 from ultimat3_jobs.models import Backfill, Job
 from ultimat3_jobs.moments import instant
 from ultimat3_jobs.settings import get_settings

@@ -8,7 +8,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from ultimat3_jobs.aliases import in_transaction, queue_alias
-from ultimat3_jobs.backfills.commands import backfill_command
+from ultimat3_jobs.backfills.commands import backfill_command, list_command
 from ultimat3_jobs.backfills.declared import declared_under
 from ultimat3_jobs.backfills.passes import KEY, is_at_its_end, live_under
 from ultimat3_jobs.drivers import get_driver
@@ -180,16 +180,18 @@ def not_retryable(job_id: UUID, verdict: RetryVerdict, job: Job | None) -> JobsE
     if job is not None and verdict is RetryVerdict.NOT_RETRYABLE:
         return NotRetryable(
             f"job {job_id} is {job.state}; only dead and failed jobs can be retried",
-            fix=_started_anew(job.name)
-            if job.state in (State.DONE, State.CANCELLED)
-            else f"{again}  # once it is dead",
+            fix=_started_anew(job) if job.state in (State.DONE, State.CANCELLED) else f"{again}  # once it is dead",
         )
     return NotRetryable(f"job {job_id} was not retried: {verdict}", fix=f"python manage.py jobs show {job_id}")
 
 
-def _started_anew(name: str) -> str:
+def _started_anew(job: Job) -> str:
     """Return what does the work of a job again that is over for good."""
-    return f"enqueue {name} again" if declared_under(name) is None else backfill_command(name, "--write")
+    if declared_under(job.name) is None:
+        return f"enqueue {job.name} again"
+    if job.state == State.DONE:
+        return f"{list_command(job.name)}  # what it came to; nothing is to be done"
+    return backfill_command(job.name, "--write")
 
 
 def pass_beside(job_id: UUID, live: UUID) -> JobsError:

@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any, TypeGuard
 
 from ultimat3_jobs.backfills.declared import declared_under
+from ultimat3_jobs.inspection.look import Look
 from ultimat3_jobs.inspection.masking import masked_match
 from ultimat3_jobs.inspection.steps import MAX_OUTPUT, RecordedStep
-from ultimat3_jobs.inspection.workers import Look
 from ultimat3_jobs.models import Job
 from ultimat3_jobs.moments import instant, span
 from ultimat3_jobs.records import StepKind, StepState

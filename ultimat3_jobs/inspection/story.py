@@ -13,12 +13,12 @@ from ultimat3_jobs.backfills.passes import is_at_its_end
 from ultimat3_jobs.drivers.database.rows import encode, uuid
 from ultimat3_jobs.inspection.backfill_texts import paused_text
 from ultimat3_jobs.inspection.error_texts import error_line
+from ultimat3_jobs.inspection.look import Look
 from ultimat3_jobs.inspection.passes import PassReport, pass_of
 from ultimat3_jobs.inspection.repair import mending
 from ultimat3_jobs.inspection.staged import staged_rows
 from ultimat3_jobs.inspection.step_texts import is_due, why_suspended
 from ultimat3_jobs.inspection.steps import MAX_STEPS_SHOWN, RecordedStep, last_steps
-from ultimat3_jobs.inspection.workers import Look
 from ultimat3_jobs.models import Job, JobAttempt, OutboxEntry
 from ultimat3_jobs.moments import instant, span
 from ultimat3_jobs.sql import run

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from ultimat3_jobs.inspection import backfill_texts
 from ultimat3_jobs.inspection.lists import Page
+from ultimat3_jobs.inspection.look import Look
 from ultimat3_jobs.inspection.masking import bounded, printable, shown
 from ultimat3_jobs.inspection.preview import Preview, preview_command
 from ultimat3_jobs.inspection.repair import mending
@@ -13,7 +14,7 @@ from ultimat3_jobs.inspection.staged import StagedPage, staged_command
 from ultimat3_jobs.inspection.step_texts import is_due, output_text, progress_text, state_text, took_text, when_text
 from ultimat3_jobs.inspection.steps import MAX_STEPS_SHOWN
 from ultimat3_jobs.inspection.story import StagedStory, Story, attempt_line, attempt_text, failure_text, overview
-from ultimat3_jobs.inspection.workers import Look, worker_command
+from ultimat3_jobs.inspection.workers import worker_command
 from ultimat3_jobs.models import Job, JobAttempt, OutboxEntry
 from ultimat3_jobs.moments import instant
 

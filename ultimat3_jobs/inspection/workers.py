@@ -1,17 +1,15 @@
-"""The workers that say they are alive, what they serve, and what work that is due waits for."""
+"""The workers that say they are alive, and what they serve."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
 from typing import Any
 
 from ultimat3_jobs.aliases import queue_alias
-from ultimat3_jobs.drivers.database.rows import parse_instant
+from ultimat3_jobs.inspection.clock import clock
 from ultimat3_jobs.models import JobLease
 from ultimat3_jobs.records import QueueSelection
-from ultimat3_jobs.sql import run
 from ultimat3_jobs.text import command_line
 
 
@@ -50,13 +48,7 @@ def alive_workers(queue: str | None = None) -> list[AliveWorker]:
     Args:
         queue: only those that serve this one; None: all.
     """
-    return [one for one in _alive(clock()) if queue is None or one.serves(queue)]
-
-
-def clock() -> datetime:
-    """Return the time of the queue's database, by which everything is due."""
-    ((text,),) = run(queue_alias(), "clock", {})
-    return parse_instant(text)
+    return [one for one in alive_at(clock()) if queue is None or one.serves(queue)]
 
 
 def worker_command(queue: str) -> str:
@@ -65,41 +57,8 @@ def worker_command(queue: str) -> str:
     return command_line("jobs_worker", *((f"--queues={queue}",) if queue.startswith("-") else ("--queues", queue)))
 
 
-class Look:
-    """One look at the queue: its clock and its workers, each asked for once and only where a text needs it.
-
-    Args:
-        now: the time of the queue's database, where it is known already.
-    """
-
-    def __init__(self, now: datetime | None = None) -> None:
-        self._now = now
-
-    @cached_property
-    def now(self) -> datetime:
-        """The time of the queue's database."""
-        return clock() if self._now is None else self._now
-
-    @cached_property
-    def _workers(self) -> list[AliveWorker]:
-        return _alive(self.now)
-
-    def is_due(self, moment: datetime) -> bool:
-        """Whether a moment has come."""
-        return moment <= self.now
-
-    def is_served(self, queue: str) -> bool:
-        """Whether a worker that serves a queue is alive."""
-        return any(one.serves(queue) for one in self._workers)
-
-    def worker_for(self, queue: str) -> str:
-        """Return what work waits for that is due: a worker and, where none is alive, the command that starts one."""
-        if self.is_served(queue):
-            return f"a worker that serves the queue {queue!r}"
-        return f"a worker, and none that serves the queue {queue!r} is alive ({worker_command(queue)} starts one)"
-
-
-def _alive(now: datetime) -> list[AliveWorker]:
+def alive_at(now: datetime) -> list[AliveWorker]:
+    """Return the workers that are alive at a time of the queue's database, the oldest first."""
     rows = JobLease.objects.using(queue_alias()).filter(kind="worker", expires_at__gt=now)
     return [_worker(row) for row in rows.order_by("granted_at", "holder")]
 

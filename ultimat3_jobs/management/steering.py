@@ -17,9 +17,9 @@ from ultimat3_jobs.errors import BackfillNotLive, DeclarationInvalid, UnknownJob
 from ultimat3_jobs.inspection import backfill_texts, report
 from ultimat3_jobs.inspection.backfills import list_passes
 from ultimat3_jobs.inspection.ids import id_range, resolve
+from ultimat3_jobs.inspection.look import Look
 from ultimat3_jobs.inspection.passes import PassReport, tell_pass
 from ultimat3_jobs.inspection.step_texts import why_suspended
-from ultimat3_jobs.inspection.workers import Look
 from ultimat3_jobs.management.reporting import add_json, storable
 from ultimat3_jobs.states import State
 from ultimat3_jobs.text import command_line

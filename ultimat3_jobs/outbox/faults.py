@@ -9,8 +9,8 @@ from django.db.utils import ProgrammingError
 
 from ultimat3_jobs.errors import DriverUnavailable, JobsError
 from ultimat3_jobs.failures import class_name
+from ultimat3_jobs.sqlstates import sqlstate
 from ultimat3_jobs.text import bounded, storable
-from ultimat3_jobs.transactions import sqlstate
 
 UNCLEAR_TRIES = 5
 """Passes that a row may fail for no clear reason before it is set aside."""

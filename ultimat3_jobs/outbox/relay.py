@@ -18,6 +18,7 @@ from ultimat3_jobs.outbox.move import move
 from ultimat3_jobs.outbox.publish import publish
 from ultimat3_jobs.schema import schema_fault
 from ultimat3_jobs.settings import get_settings
+from ultimat3_jobs.sqlstates import is_undefined
 
 
 def relay_once(alias: str | None = None) -> int:
@@ -41,7 +42,7 @@ def relay_once(alias: str | None = None) -> int:
         return pass_of(alias)
     except DatabaseError as error:
         with suppress(Error):  # or it does not answer: its own words say more
-            if fault := schema_fault(alias) or schema_fault(queue_alias()):
+            if is_undefined(error) and (fault := schema_fault(alias) or schema_fault(queue_alias())):
                 raise fault from error
         raise
 

@@ -37,16 +37,10 @@ from ultimat3_jobs.logs import emit
 from ultimat3_jobs.outputs import OutputCodec, codec_for
 from ultimat3_jobs.records import Capability, StepKind, StepRecord, StepState, StoredStep, Suspension
 from ultimat3_jobs.settings import get_settings
+from ultimat3_jobs.sqlstates import AGAIN, sqlstate
 from ultimat3_jobs.steps.asked import check_function, check_name, is_async
 from ultimat3_jobs.steps.trace import Trace
-from ultimat3_jobs.transactions import (
-    AGAIN,
-    LONGEST_PAUSE,
-    TRIES,
-    FencedTransaction,
-    in_raw_transaction,
-    sqlstate,
-)
+from ultimat3_jobs.transactions import LONGEST_PAUSE, TRIES, FencedTransaction, in_raw_transaction
 
 if TYPE_CHECKING:
     from ultimat3_jobs.cancellation import Cancellation

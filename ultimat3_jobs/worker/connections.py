@@ -33,8 +33,9 @@ _CHANGES_THE_SESSION = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 # Functions that do the same. A lock that outlives its run keeps every other worker waiting.
-_CALLS = ("set_config", "pg_advisory_lock", "pg_try_advisory_lock")
-_INTO_TEMP = re.compile(r"into\s+temp")
+_NAMED = ("set_config", "advisory_lock")
+_CALLS = re.compile(r"\bset_config\b|\bpg_(?:try_)?advisory_lock")
+_INTO_TEMP = re.compile(r"\binto\s+temp")
 _thread = threading.local()
 
 
@@ -113,7 +114,9 @@ def _changes_the_session(text: str) -> bool:
     if _CHANGES_THE_SESSION.search(text):
         return True
     lowered = text.lower()
-    return any(call in lowered for call in _CALLS) or bool(_INTO_TEMP.search(lowered))
+    # To look for words is slow, and statements may be long.
+    calls = any(name in lowered for name in _NAMED) and _CALLS.search(lowered)
+    return bool(calls or _INTO_TEMP.search(lowered))
 
 
 class _Watch:
@@ -126,9 +129,9 @@ class _Watch:
 
     def __call__(self, execute: Any, sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
         """Note where a body changes its session, such as its `search_path`: nobody can tell how to change it back."""
-        alias = context["connection"].alias
-        if _changes_the_session(text_of(sql)):
-            self.changed.add(alias)
+        connection = context["connection"]
+        if _changes_the_session(text_of(sql, connection.connection)):
+            self.changed.add(connection.alias)
         self._cursors.add(context["cursor"])
         return execute(sql, params, many, context)
 

@@ -15,7 +15,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error
 
 from ultimat3_jobs.errors import DriverUnavailable
-from ultimat3_jobs.management.handling import handling
+from ultimat3_jobs.management.os_signals import handling
 from ultimat3_jobs.records import QueueSelection
 from ultimat3_jobs.settings import MAX_CONCURRENCY
 from ultimat3_jobs.worker.drain import Ending
