@@ -126,6 +126,7 @@ register_error_retry(
         errors.BackfillStalled: "terminal",
         errors.BackfillCountInvalid: "terminal",
         errors.BackfillSourceInvalid: "terminal",
+        errors.BackfillSourceChanged: "terminal",
         errors.BackfillKeysMoved: "retryable",
         errors.DuplicateJob: "retryable",
         errors.KeyReused: "retryable",

@@ -273,6 +273,12 @@ class BackfillSourceInvalid(JobsError):
     code = "X_BACKFILL_SOURCE_INVALID"
 
 
+class BackfillSourceChanged(JobsError):
+    """A backfill's source gives rows of another table, or another database, than the pass began with."""
+
+    code = "X_BACKFILL_SOURCE_CHANGED"
+
+
 class BackfillKeysMoved(JobsError):
     """The primary keys of rows were changed while their page was read, so that nobody knows where it ends."""
 

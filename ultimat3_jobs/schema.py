@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 from contextlib import suppress
 from typing import Any
@@ -11,8 +12,10 @@ from django.apps import apps
 from django.db import Error, ProgrammingError, connections, router
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
+from django.db.models import Model
 
 from ultimat3_jobs.errors import DriverUnavailable, MigrationMissing
+from ultimat3_jobs.sql import run
 from ultimat3_jobs.text import command_line, listed
 
 APP = "ultimat3_jobs"
@@ -33,10 +36,10 @@ def unapplied(alias: str) -> list[str]:
     module, _ = MigrationLoader.migrations_module(APP)
     if module is None:  # turned off by MIGRATION_MODULES
         return []
-    path = importlib.import_module(module).__path__
     try:
+        path = importlib.import_module(module).__path__
         applied = MigrationRecorder(connections[alias]).applied_migrations()
-    except ProgrammingError:  # this role may not read what was applied
+    except (ImportError, ProgrammingError):  # migrate says so; or this role may not read what was applied
         return []
     return sorted(one.name for one in pkgutil.iter_modules(path) if (APP, one.name) not in applied)
 
@@ -59,6 +62,12 @@ def schema_fault(alias: str) -> MigrationMissing | None:
         return MigrationMissing(
             f"{alias!r} is in memory, where each thread and each process has a database of its own, without tables",
             fix=f'DATABASES[{alias!r}]["NAME"] = BASE_DIR / "db.sqlite3"  # and migrate',
+        )
+    if is_empty and not router.allow_migrate(alias, APP):
+        return MigrationMissing(
+            f"{alias!r} has no tables of ultimat3_jobs, and the routers of the project keep them out of it",
+            fix=f'ULTIMAT3_JOBS["QUEUE_DATABASE"] = {alias!r}  # with "ultimat3_jobs.routers.QueueRouter" as the first '
+            "of DATABASE_ROUTERS; then migrate",
         )
     if is_empty:
         cause = f"{alias!r} has no tables of ultimat3_jobs"
@@ -85,21 +94,18 @@ def _is_in_memory(alias: str) -> bool:
 
 def _missing(alias: str) -> tuple[list[str], bool]:
     """Return the tables that are missing, and the columns as "table.column"; and whether there is no table at all."""
-    connection = connections[alias]
-    missing, is_empty = [], True
-    with connection.cursor() as cursor:
-        tables = set(connection.introspection.table_names(cursor))
-        for model in apps.get_app_config(APP).get_models():
-            if not router.allow_migrate_model(alias, model):
-                continue
-            table = model._meta.db_table
-            if table not in tables:
-                missing.append(table)
-                continue
-            is_empty = False
-            try:
-                found = {one.name for one in connection.introspection.get_table_description(cursor, table)}
-            except ProgrammingError:  # of a table that this role may not read, nothing is known
-                continue
-            missing += [f"{table}.{field.column}" for field in model._meta.concrete_fields if field.column not in found]
-    return missing, is_empty
+    models = {model._meta.db_table: model for model in _models(alias)}
+    found: dict[str, set[str]] = {}
+    for table, column in run(alias, "columns", {"rows": json.dumps([{"name": table} for table in models])}):
+        found.setdefault(table, set()).add(column)
+    missing = [table for table in models if table not in found]
+    for table, columns in found.items():
+        fields = models[table]._meta.concrete_fields
+        missing += [f"{table}.{field.column}" for field in fields if field.column not in columns]
+    return missing, not found
+
+
+def _models(alias: str) -> list[type[Model]]:
+    """Return the models whose tables belong there. All, where routers would have none: others may have made them."""
+    models = list(apps.get_app_config(APP).get_models())
+    return [model for model in models if router.allow_migrate_model(alias, model)] or models

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import pairwise
 from typing import Any
 
 _TOKEN = re.compile(
@@ -25,8 +24,6 @@ _READING |= {"SET", "RESET", "PRAGMA", "USE", "LOCK", "LISTEN", "UNLISTEN", "DIS
 _READING |= {"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"}
 _MAY_WRITE_WITHIN = {"WITH", "EXPLAIN"}
 _WRITING = {"INSERT", "UPDATE", "DELETE", "MERGE", "CREATE"}
-_OF_A_LOCK = {"FOR", "KEY"}
-"""What stands before the UPDATE of a SELECT that locks."""
 _TRIGGER = re.compile(r"CREATE (?:TEMP |TEMPORARY )?TRIGGER\b")
 _MOST_WORDS = 4
 
@@ -59,13 +56,13 @@ def _reads(words: list[str]) -> bool:
         return False
     if words[0] not in _MAY_WRITE_WITHIN:
         return True
-    return not any(_writes(before, word) for before, word in pairwise(words))
+    return not any(_writes(words, at) for at in range(1, len(words)))
 
 
-def _writes(before: str, word: str) -> bool:
-    if before == "REPLACE":  # a function too
-        return word == "INTO"
-    return word in _WRITING and before not in _OF_A_LOCK
+def _writes(words: list[str], at: int) -> bool:
+    if words[at] == "REPLACE":  # a function too
+        return words[at + 1 : at + 2] == ["INTO"]
+    return words[at] in _WRITING and words[at - 1] != "FOR" and words[max(0, at - 3) : at] != ["FOR", "NO", "KEY"]
 
 
 def text_of(sql: Any, session: Any = None) -> str:

@@ -65,7 +65,7 @@ def test_a_pass_whose_source_gives_another_table_ends_and_says_what_starts_anoth
     ended = again(started)
 
     assert (ended.state, ended.stop, ledger(started).outcome) == ("dead", "terminal", "")
-    assert "X_BACKFILL_SOURCE_INVALID" in ended.last_error
+    assert "X_BACKFILL_SOURCE_CHANGED" in ended.last_error
     assert "began with app_item on 'default', and its source now gives rows of app_place" in ended.last_error
     assert "python manage.py backfill t.backfill --write" in ended.last_error
     assert (handled(Item), handled(Place)) == ({0: 5, 1: 5}, {0: 20})

@@ -198,7 +198,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "passes: one that has stalled is not retried",
         "ultimat3_jobs/backfills/passes.py",
-        "    return error_class in _AT_ITS_END\n",
+        "    return error_class in _NEED_ANOTHER\n",
         "    return False\n",
         f"{COMMANDED}test_a_pass_that_has_stalled_is_followed_by_a_new_one_and_not_by_a_retry",
         SQLITE,
@@ -206,7 +206,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "controls: a pass that has stalled is not sent to a retry",
         CONTROLS,
-        " and not is_at_its_end(error_class)",
+        " and not needs_another_pass(error_class)",
         "",
         f"{COMMANDED}test_a_pass_that_has_stalled_is_followed_by_a_new_one_and_not_by_a_retry",
         SQLITE,
@@ -214,7 +214,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "repairs: a job whose pass has stalled is not sent to a retry",
         "ultimat3_jobs/inspection/repair.py",
-        "    if is_at_its_end(job.error_class):\n",
+        "    if needs_another_pass(job.error_class):\n",
         "    if False:\n",
         f"{COMMANDED}test_a_pass_that_has_stalled_is_followed_by_a_new_one_and_not_by_a_retry",
         SQLITE,

@@ -8,6 +8,8 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
+
 from tests.plans.database import (
     DEEP,
     DUE,
@@ -26,6 +28,7 @@ from tests.plans.database import (
 from ultimat3_jobs.drivers.database import rows
 from ultimat3_jobs.drivers.database.driver import STATS_CAP
 from ultimat3_jobs.drivers.database.steps import record_values
+from ultimat3_jobs.models import Job
 from ultimat3_jobs.records import (
     Ack,
     Claim,
@@ -243,6 +246,10 @@ def _signals() -> Iterable[Case]:
     yield Case("vacuum waiting", "vacuum_waiting", {"table": '"x_jobs"'}, 1, frozenset())
     yield Case("wal pressure", "wal_pressure", {}, 1, frozenset())
     yield Case("let sort", "let_sort", {"sort": "on"}, 1, frozenset())
+    fields = Job._meta.concrete_fields
+    by_name = {"pg_class_relname_nsp_index", "pg_attribute_relid_attnum_index"}
+    catalog = frozenset(by_name if connection.vendor == "postgresql" else ())
+    yield Case("columns", "columns", {"rows": rows.encode([{"name": "x_jobs"}])}, len(fields), catalog)
 
 
 def _outbox(pending: Sequence[str], published: Sequence[str]) -> Iterable[Case]:

@@ -13,6 +13,8 @@ import pytest
 from django.db import IntegrityError, OperationalError, connection, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.test.utils import CaptureQueriesContext
+from psycopg import sql
+from psycopg.adapt import Dumper
 
 from tests.app.models import Effect, Organization
 from tests.conftest import InThreads
@@ -481,6 +483,28 @@ def test_a_body_that_closes_its_connection_fails_with_that_as_the_reason(goes_on
 
     assert (row(queued).state, written()) == ("dead", 0)
     assert "closed the connection of its transaction: what it wrote is undone" in row(queued).last_error
+
+
+@pytest.mark.postgresql_only(reason="SQLite's driver composes no statements")
+def test_an_end_beside_a_value_that_the_connection_alone_can_write_is_refused() -> None:
+    class Money:
+        pass
+
+    class MoneyDumper(Dumper):
+        def dump(self, obj: Any) -> bytes:
+            return b"7"
+
+    def body(run: Run, n: int) -> None:
+        write(run, n)
+        connection.connection.adapters.register_dumper(Money, MoneyDumper)
+        with connection.cursor() as cursor:
+            cursor.execute(sql.SQL("SELECT {}; COMMIT").format(sql.Literal(Money())))
+
+    queued = declare(body, atomic=True, retry=ONCE).enqueue(1)
+    run_due()
+
+    assert (row(queued).state, row(queued).error_class) == ("dead", "ultimat3_jobs.errors.TransactionBroken")
+    assert written() == 0
 
 
 @pytest.mark.postgresql_only(reason="SQLite has neither roles nor schemas")

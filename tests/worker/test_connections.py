@@ -18,6 +18,12 @@ from tests.processes import wait_for
 from tests.working import history, row, run_due, states, working
 from ultimat3_jobs import NO_TENANT, Retry, Run, job
 from ultimat3_jobs.worker.attempt import in_surroundings
+from ultimat3_jobs.worker.connections import (
+    _changes_the_session,
+    _thread,
+    prepare_connections,
+    replace_spoilt_connections,
+)
 
 pytestmark = pytest.mark.usefixtures("queue")
 
@@ -370,6 +376,31 @@ def test_what_the_project_sets_in_each_of_its_sessions_is_no_change_of_a_body(se
     assert states() == {"done": 4}
     assert seen[0] is seen[1] is seen[2]
     assert seen[3] is not seen[2], "what the third set would be seen by the fourth"
+
+
+def test_a_session_of_a_pool_stays_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that is opened anew may be the one that was given back."""
+    monkeypatch.setitem(connection.settings_dict["OPTIONS"], "pool", True)
+    prepare_connections()
+    try:
+        watch = _thread.watch
+        watch.changed.add(connection.alias)
+        connection_created.send(type(connection), connection=connection)
+        assert connection.alias in watch.changed
+        monkeypatch.delitem(connection.settings_dict["OPTIONS"], "pool")
+        connection_created.send(type(connection), connection=connection)
+        assert connection.alias not in watch.changed
+    finally:
+        replace_spoilt_connections()
+
+
+@pytest.mark.parametrize("number", [30, 20_000])
+def test_comments_before_a_statement_cost_next_to_nothing(number: int) -> None:
+    """Each in one way alone: a search that tries them in many would not end."""
+    comments = "/* a * b */ -- c\n" * number
+    assert not _changes_the_session(f"{comments}SELECT 1")
+    assert not _changes_the_session(f"/* a */ UPDATE x /* b */ SET n = 1; {comments} UPDATE x SET n = 1")
+    assert _changes_the_session(f"SELECT 1; {comments} SET x = 1")
 
 
 def test_a_body_may_share_its_connection_with_a_thread_and_what_that_changes_is_known() -> None:

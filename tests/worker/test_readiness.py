@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,14 @@ from django.core.checks import CheckMessage
 from django.core.checks.registry import registry
 from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.recorder import MigrationRecorder
 
 from tests.missing_table import without_column, without_table
 from tests.processes import Processes
 from tests.working import declare, row
+from ultimat3_jobs import schema
+from ultimat3_jobs.errors import MigrationMissing
 from ultimat3_jobs.worker.readiness import await_queue, require_queue
 
 pytestmark = pytest.mark.usefixtures("queue")
@@ -163,6 +166,42 @@ def test_a_database_in_memory_is_told_to_be_one(processes: Processes) -> None:
 
     assert "'default' is in memory, where each thread and each process has a database of its own" in output
     assert """fix: DATABASES['default']["NAME"] = BASE_DIR / "db.sqlite3"  # and migrate""" in output
+
+
+class KeepOut:
+    """A router that has no table of this package anywhere."""
+
+    def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool | None:
+        return False if app_label == "ultimat3_jobs" else None
+
+
+def test_routers_that_keep_the_tables_out_are_told_of(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.DATABASE_ROUTERS = [KeepOut()]
+    require_queue()  # others have made them
+    monkeypatch.setattr(schema, "run", lambda *_: [])
+    with pytest.raises(MigrationMissing) as refused:
+        require_queue()
+
+    assert "has no tables of ultimat3_jobs, and the routers of the project keep them out" in refused.value.cause
+    assert "ULTIMAT3_JOBS[\"QUEUE_DATABASE\"] = 'default'" in refused.value.fix
+
+
+@pytest.mark.postgresql_only(reason="SQLite locks no tables")
+def test_a_table_that_somebody_works_on_keeps_no_worker_from_beginning(
+    new_connection: Callable[[], BaseDatabaseWrapper],
+) -> None:
+    other = new_connection()
+    other.set_autocommit(False)
+    with other.cursor() as locking:
+        locking.execute("LOCK TABLE x_jobs, x_job_steps, x_backfills IN ACCESS EXCLUSIVE MODE")
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SET lock_timeout = '50ms'")
+        require_queue()
+    finally:
+        other.rollback()
+        with connection.cursor() as cursor:
+            cursor.execute("RESET lock_timeout")
 
 
 def test_a_burst_does_not_wait() -> None:

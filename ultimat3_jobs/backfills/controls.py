@@ -19,7 +19,7 @@ from ultimat3_jobs.backfills import ledger
 from ultimat3_jobs.backfills.commands import backfill_command, list_command
 from ultimat3_jobs.backfills.declared import declared_under
 from ultimat3_jobs.backfills.pacing import check_rate
-from ultimat3_jobs.backfills.passes import is_at_its_end
+from ultimat3_jobs.backfills.passes import needs_another_pass
 from ultimat3_jobs.backfills.pending import COMPLETED
 from ultimat3_jobs.backfills.windows import Window, parse_window
 from ultimat3_jobs.drivers import get_driver
@@ -187,7 +187,7 @@ class _Control:
         asked = f"cannot {self.kind} the pass {self.run_id} of backfill {name!r}"
         if self._outcome(alias) == COMPLETED:
             return BackfillNotLive(f"{asked}: it has completed", fix=list_command(name))
-        if state in RETRYABLE and not is_at_its_end(error_class):
+        if state in RETRYABLE and not needs_another_pass(error_class):
             return BackfillNotLive(f"{asked}: it is {state}", fix=command_line("jobs", "retry", str(self.run_id)))
         return BackfillNotLive(
             f"{asked}: {'its job has been deleted' if state is None else f'it is {state}'}",

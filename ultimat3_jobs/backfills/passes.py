@@ -15,7 +15,7 @@ from ultimat3_jobs.backfills.gate import CompletedPass, UnfinishedPass
 from ultimat3_jobs.backfills.pending import COMPLETED, Pass, PassStatus, pass_status
 from ultimat3_jobs.definition import JobDefinition
 from ultimat3_jobs.drivers.database import rows
-from ultimat3_jobs.errors import BackfillStalled, DeclarationInvalid, JobsError
+from ultimat3_jobs.errors import BackfillSourceChanged, BackfillStalled, DeclarationInvalid, JobsError
 from ultimat3_jobs.sql import run
 from ultimat3_jobs.states import LIVE, RETRYABLE, State
 from ultimat3_jobs.traces import class_name
@@ -24,7 +24,7 @@ KEY = "pass"
 """The key of every pass, so that a backfill has one that is live."""
 
 
-_AT_ITS_END = frozenset({class_name(BackfillStalled)})
+_NEED_ANOTHER = frozenset({class_name(BackfillStalled), class_name(BackfillSourceChanged)})
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class Named:
     """Why nobody can tell the tenant; passes are found by their names alone then."""
 
 
-def is_at_its_end(error_class: str) -> bool:
-    """Whether a pass that failed with an error of this class has been through all of its rows.
+def needs_another_pass(error_class: str) -> bool:
+    """Whether a pass that failed with an error of this class would get nowhere by a retry: another one is started.
 
-    A retry of it would sweep nothing: what goes on is another pass.
+    It has been through all of its rows, or the code here sweeps others than it began with.
     """
-    return error_class in _AT_ITS_END
+    return error_class in _NEED_ANOTHER
 
 
 def named(definition: JobDefinition) -> Named:
@@ -121,7 +121,7 @@ def unfinished_pass(names: Sequence[str]) -> UnfinishedPass | None:
         run_id=last[0],
         processed=last[2],
         cancelled=state == State.CANCELLED,
-        may_go_on=state in RETRYABLE and not is_at_its_end(error_class),
+        may_go_on=state in RETRYABLE and not needs_another_pass(error_class),
     )
 
 

@@ -26,7 +26,7 @@ from ultimat3_jobs.backfills.source import Rows, open_rows
 from ultimat3_jobs.backfills.totals import count_rows
 from ultimat3_jobs.backfills.turns import MOST_REASON, Turns
 from ultimat3_jobs.context import steps_of, vitals_of
-from ultimat3_jobs.errors import BackfillApplied, BackfillCountInvalid, BackfillSourceInvalid, BackfillStalled
+from ultimat3_jobs.errors import BackfillApplied, BackfillCountInvalid, BackfillSourceChanged, BackfillStalled
 from ultimat3_jobs.logs import emit
 from ultimat3_jobs.records import Capability, Suspension
 from ultimat3_jobs.sqlstates import QUERY_CANCELLED, sqlstate
@@ -149,12 +149,12 @@ class _Sweep:
         """Refuse to go on over another table: of its rows none behind the cursor has been looked at.
 
         Raises:
-            BackfillSourceInvalid: where the source gives rows of another table, or of one in another database.
+            BackfillSourceChanged: where the source gives rows of another table, or of one in another database.
         """
         begun, now = (cursor.table, cursor.alias), (self._rows.table, self._rows.alias)
         if not cursor.table or begun == now:
             return
-        raise BackfillSourceInvalid(
+        raise BackfillSourceChanged(
             f"the pass of backfill {self._backfill.name!r} began with {begun[0]} on {begun[1]!r}, and its source now "
             f"gives rows of {now[0]} on {now[1]!r}: whether it has looked at any of them cannot be told",
             fix=f"{backfill_command(self._backfill.name, '--write')}  # starts another pass",

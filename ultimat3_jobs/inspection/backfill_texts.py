@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ultimat3_jobs.backfills.commands import backfill_command
 from ultimat3_jobs.backfills.declared import declared_under
-from ultimat3_jobs.backfills.passes import is_at_its_end
+from ultimat3_jobs.backfills.passes import needs_another_pass
 from ultimat3_jobs.backfills.pending import PassStatus
 from ultimat3_jobs.inspection.error_texts import error_line
 from ultimat3_jobs.inspection.passes import PassReport, window_of
@@ -240,6 +240,6 @@ def may_go_on(one: PassReport) -> bool:
         one.status is PassStatus.FAILED
         and one.job is not None
         and one.job.state in RETRYABLE
-        and not is_at_its_end(one.job.error_class)
+        and not needs_another_pass(one.job.error_class)
         and (one.row.forced or not one.swept)  # another pass has done it all
     )

@@ -26,7 +26,7 @@ from ultimat3_jobs.backfills.windows import Window
 from ultimat3_jobs.errors import JobsError
 from ultimat3_jobs.inspection.look import Look
 from ultimat3_jobs.inspection.refusals import refusal
-from ultimat3_jobs.inspection.step_texts import is_due
+from ultimat3_jobs.inspection.step_texts import is_due, is_silent
 from ultimat3_jobs.models import Backfill, Job
 from ultimat3_jobs.moments import instant
 from ultimat3_jobs.settings import get_settings
@@ -37,8 +37,8 @@ MOST = 99
 """Percent that a pass shows at most before it has completed: its last page is not yet its end."""
 _JOB = (
     "id", "run_id", "name", "queue", "input", "tenant_id", "idempotency_key", "state", "stop", "park_reason", "attempt",
-    "max_attempts", "run_at", "parks", "wait_event", "error_class", "last_error", "enqueued_by", "created_at",
-    "started_at", "finished_at", "cancel_requested_by", "cancel_reason",
+    "max_attempts", "run_at", "parks", "wait_event", "error_class", "last_error", "visible_at", "enqueued_by",
+    "created_at", "started_at", "finished_at", "cancel_requested_by", "cancel_reason",
 )  # fmt: skip
 
 
@@ -249,6 +249,8 @@ def _waits_for(job: Job, look: Look) -> str:
     if is_due(job, look):
         return look.worker_for(job.queue)
     match job.state:
+        case State.RUNNING if is_silent(job, look):
+            return f"{look.worker_for(job.queue)}; the one that swept it went silent"
         case State.SUSPENDED:
             return job.park_reason or "no reason was kept"
         case State.DELAYED:

@@ -10,7 +10,7 @@ from uuid import UUID
 from ultimat3_jobs.aliases import in_transaction, queue_alias
 from ultimat3_jobs.backfills.commands import backfill_command, list_command
 from ultimat3_jobs.backfills.declared import declared_under
-from ultimat3_jobs.backfills.passes import KEY, is_at_its_end, live_under
+from ultimat3_jobs.backfills.passes import KEY, live_under, needs_another_pass
 from ultimat3_jobs.drivers import get_driver
 from ultimat3_jobs.errors import JobsError, NotCancellable, NotRetryable, StepUnknown, UnknownJob
 from ultimat3_jobs.inspection.staged import staged_rows
@@ -56,7 +56,7 @@ def mending(job: Job) -> tuple[str, str] | None:
     """
     if job.state not in RETRYABLE:
         return None
-    if is_at_its_end(job.error_class):
+    if needs_another_pass(job.error_class):
         return backfill_command(job.name, "--write"), "starts another pass: in this one no row is left to go on with"
     return command_line("jobs", "retry", str(job.id)), "starts it again, its attempts anew"
 

@@ -51,6 +51,11 @@ def is_due(job: Job, look: Look) -> bool:
     return job.state == State.READY or (job.state in WAITING and look.is_due(job.run_at))
 
 
+def is_silent(job: Job, look: Look) -> bool:
+    """Whether a job runs in a worker that no longer says so: another may take it."""
+    return job.state == State.RUNNING and job.visible_at is not None and look.is_due(job.visible_at)
+
+
 def why_suspended(job: Job, look: Look) -> str:
     """Return what a suspended job waits for, and when it is looked at again, in a sentence or two."""
     if look.is_due(job.run_at):

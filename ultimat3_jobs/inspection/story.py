@@ -9,7 +9,7 @@ from uuid import UUID
 
 from ultimat3_jobs import registry
 from ultimat3_jobs.aliases import queue_alias
-from ultimat3_jobs.backfills.passes import is_at_its_end
+from ultimat3_jobs.backfills.passes import needs_another_pass
 from ultimat3_jobs.drivers.database.rows import encode, uuid
 from ultimat3_jobs.inspection.backfill_texts import paused_text
 from ultimat3_jobs.inspection.error_texts import error_line
@@ -17,7 +17,7 @@ from ultimat3_jobs.inspection.look import Look
 from ultimat3_jobs.inspection.passes import PassReport, pass_of
 from ultimat3_jobs.inspection.repair import mending
 from ultimat3_jobs.inspection.staged import staged_rows
-from ultimat3_jobs.inspection.step_texts import is_due, why_suspended
+from ultimat3_jobs.inspection.step_texts import is_due, is_silent, why_suspended
 from ultimat3_jobs.inspection.steps import MAX_STEPS_SHOWN, RecordedStep, last_steps
 from ultimat3_jobs.models import Job, JobAttempt, OutboxEntry
 from ultimat3_jobs.moments import instant, span
@@ -208,7 +208,7 @@ def _why(job: Job, holder: UUID | None, look: Look, swept: PassReport | None) ->
         case State.DELAYED:
             told = _why_delayed(job, look)
         case State.RUNNING:
-            told = _why_running(job, look.now)
+            told = _why_running(job, look)
         case State.SUSPENDED:
             told = why_suspended(job, look)
         case State.DONE:
@@ -249,14 +249,15 @@ def _why_delayed(job: Job, look: Look) -> str:
     return f"{told} at {instant(job.run_at)}, in {span((job.run_at - look.now).total_seconds())}."
 
 
-def _why_running(job: Job, now: datetime) -> str:
+def _why_running(job: Job, look: Look) -> str:
     attempt = f"attempt {job.attempt} of {job.max_attempts}"
     if job.started_at is None:
         told = f"Worker {job.claimed_by} has claimed it for {attempt}, whose body has not begun."
     else:
         told = f"Worker {job.claimed_by} runs {attempt} since {instant(job.started_at)}."
-    if job.visible_at and job.visible_at <= now:
-        told += f" Its lease lapsed at {instant(job.visible_at)}: the worker is silent, and another will take the job."
+    if is_silent(job, look):
+        told += f" Its lease lapsed at {instant(job.visible_at)}: the worker is silent, and the job waits for "
+        told += f"{look.worker_for(job.queue)}."
     elif job.visible_at:
         told += f" Its lease holds until {instant(job.visible_at)} and is renewed."
     if job.cancel_requested_at:
@@ -293,7 +294,7 @@ def _commands(job: Job, holder: UUID | None, steps: list[RecordedStep]) -> list[
     commands = [mend]
     if holder is not None:
         commands.insert(0, (f"python manage.py jobs show {holder}", "tells about the job that has its key"))
-    elif job.cause and not is_at_its_end(job.error_class):
+    elif job.cause and not needs_another_pass(job.error_class):
         alike = f"python manage.py jobs retry --cause {job.cause}"
         commands.append((alike, "lists those that failed alike; with --write they are retried"))
     if steps:

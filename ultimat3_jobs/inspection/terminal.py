@@ -11,7 +11,15 @@ from ultimat3_jobs.inspection.masking import bounded, printable, shown
 from ultimat3_jobs.inspection.preview import Preview, preview_command
 from ultimat3_jobs.inspection.repair import mending
 from ultimat3_jobs.inspection.staged import StagedPage, staged_command
-from ultimat3_jobs.inspection.step_texts import is_due, output_text, progress_text, state_text, took_text, when_text
+from ultimat3_jobs.inspection.step_texts import (
+    is_due,
+    is_silent,
+    output_text,
+    progress_text,
+    state_text,
+    took_text,
+    when_text,
+)
 from ultimat3_jobs.inspection.steps import MAX_STEPS_SHOWN
 from ultimat3_jobs.inspection.story import StagedStory, Story, attempt_line, attempt_text, failure_text, overview
 from ultimat3_jobs.inspection.workers import worker_command
@@ -49,7 +57,7 @@ def page(listed: Page, *, is_rehearsal: bool = False) -> str:
 
 def _unserved(listed: Page, look: Look) -> Iterator[str]:
     """Yield the command that starts a worker, once for each queue with work that is due and nobody for it."""
-    for queue in dict.fromkeys(job.queue for job in listed.jobs if is_due(job, look)):
+    for queue in dict.fromkeys(job.queue for job in listed.jobs if is_due(job, look) or is_silent(job, look)):
         if not look.is_served(queue):
             yield printable(
                 f"No worker that serves the queue {queue!r} is alive; to start one: {worker_command(queue)}"

@@ -26,7 +26,7 @@ LONG_IDLE = 30.0
 
 # What outlasts a transaction; SET LOCAL, SET CONSTRAINTS and SET TRANSACTION do not. Comments may stand before it.
 _CHANGES_THE_SESSION = re.compile(
-    r"(?:^|;)(?:\s|/\*.*?\*/|--[^\n]*\n)*"
+    r"(?:^|;)(?:\s|/\*(?:[^*]|\*(?!/))*\*/|--[^\n]*\n)*"  # each of these in one way alone, or it would take for ever
     r"(?:SET\s+(?!LOCAL\b|CONSTRAINTS\b|TRANSACTION\b)|RESET\b|DISCARD\b|LISTEN\b|UNLISTEN\b|PREPARE\b|DEALLOCATE\b"
     r"|DECLARE\b|LOAD\b|ATTACH\b|DETACH\b|PRAGMA\s+[\w.]+\s*[=(]"
     r"|CREATE\s+(?:OR\s+REPLACE\s+)?(?:GLOBAL\s+|LOCAL\s+)?TEMP(?:ORARY)?\b)",
@@ -145,6 +145,8 @@ class _Watch:
 
 def _opened(connection: BaseDatabaseWrapper, **_: Any) -> None:
     """Forget what was changed in the session before: so far a new one has what the project sets in each of its own."""
+    if connection.settings_dict["OPTIONS"].get("pool"):
+        return  # of a pool it may be the very one that was changed
     watch: _Watch | None = getattr(_thread, "watch", None)
     while watch is not None:
         watch.changed.discard(connection.alias)
