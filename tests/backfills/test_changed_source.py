@@ -16,6 +16,8 @@ from tests.backfills.test_rows import again, make_items
 from tests.working import row
 from ultimat3_jobs import Run
 from ultimat3_jobs.backfills import cursor as cursors
+from ultimat3_jobs.inspection import backfill_texts
+from ultimat3_jobs.inspection.passes import tell_pass
 from ultimat3_jobs.models import Backfill as Ledger
 from ultimat3_jobs.models import Job as JobRow
 from ultimat3_jobs.models import JobStep
@@ -71,6 +73,19 @@ def test_a_pass_whose_source_gives_another_table_ends_and_says_what_starts_anoth
     assert (handled(Item), handled(Place)) == ({0: 5, 1: 5}, {0: 20})
     assert sweep(declare(None, Place)).state == "done"
     assert handled(Place) == {1: 20}
+
+
+def test_another_pass_is_what_is_proposed() -> None:
+    """A retry would end in the same error, as long as the source is what it is."""
+    make_items(10)
+    source = Source(Item.objects.all())
+    started = begun(source)
+    source.queryset = Place.objects.all()
+    ended = again(started)
+
+    one = tell_pass(ended.run_id)
+    assert one is not None
+    assert [command for command, _ in backfill_texts.commands(one)] == ["python manage.py backfill t.backfill --write"]
 
 
 def test_a_pass_whose_source_gives_the_same_table_of_another_database_ends_too() -> None:

@@ -309,6 +309,16 @@ def test_a_list_of_passes_that_are_due_looks_for_workers_once() -> None:
     assert counts == [1, 1]
 
 
+def test_a_pass_whose_worker_went_silent_waits_for_another() -> None:
+    one = told(a_pass("running", job={"visible_at": BEGAN, "claimed_by": "w"}).run_id)
+
+    assert one.waits_for == (
+        "a worker, and none that serves the queue 'default' is alive (python manage.py jobs_worker --queues default "
+        "starts one); the one that swept it went silent"
+    )
+    assert "A worker sweeps it" not in backfill_texts.status_text(one)
+
+
 def test_a_failed_pass_is_told_with_its_error_and_goes_on_by_a_retry() -> None:
     row = a_pass("dead")
 

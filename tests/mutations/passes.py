@@ -563,4 +563,20 @@ MUTATIONS: tuple[Mutation, ...] = (
         f"{TWO_NAMES}test_in_a_transaction_the_first_statement_of_a_retry_takes_its_turn",
         SQLITE,
     ),
+    Mutation(
+        "passes: one whose worker went silent is swept by nobody",
+        "ultimat3_jobs/inspection/passes.py",
+        "        case State.RUNNING if is_silent(job, look):\n",
+        "        case State.RUNNING if False:\n",
+        "tests/backfills/test_inspection.py::test_a_pass_whose_worker_went_silent_waits_for_another",
+        SQLITE,
+    ),
+    Mutation(
+        "passes: one whose source changed needs another",
+        "ultimat3_jobs/backfills/passes.py",
+        "{class_name(BackfillStalled), class_name(BackfillSourceChanged)}",
+        "{class_name(BackfillStalled)}",
+        "tests/backfills/test_changed_source.py::test_another_pass_is_what_is_proposed",
+        SQLITE,
+    ),
 )
