@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ultimat3_jobs.statements import ends_the_transaction, only_reads
+from ultimat3_jobs.statements import changes_the_session, ends_the_transaction, only_reads
 
 ENDS: list[str | bytes] = [
     "COMMIT",
@@ -98,3 +98,12 @@ def test_a_string_reads_where_each_of_its_statements_does(sql: str | bytes) -> N
 @pytest.mark.parametrize("sql", WRITES)
 def test_a_string_writes_where_one_of_its_statements_does(sql: str | bytes) -> None:
     assert not only_reads(sql, nested=True)
+
+
+@pytest.mark.parametrize("number", [30, 20_000])
+def test_comments_before_a_statement_cost_next_to_nothing(number: int) -> None:
+    """Each in one way alone: a search that tries them in many would not end."""
+    comments = "/* a * b */ -- c\n" * number
+    assert not changes_the_session(f"{comments}SELECT 1")
+    assert not changes_the_session(f"/* a */ UPDATE x /* b */ SET n = 1; {comments} UPDATE x SET n = 1")
+    assert changes_the_session(f"SELECT 1; {comments} SET x = 1")

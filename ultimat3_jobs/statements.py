@@ -18,7 +18,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
-_ENDING = re.compile(r"\b(?:COMMIT|END|ABORT|ROLLBACK|PREPARE)\b", re.IGNORECASE)
+_ENDING = ("commit", "end", "abort", "rollback", "prepare")
 _READING = {"SELECT", "VALUES", "TABLE", "SHOW", "DESCRIBE", "WITH", "EXPLAIN", "DECLARE", "FETCH", "MOVE", "CLOSE"}
 _READING |= {"SET", "RESET", "PRAGMA", "USE", "LOCK", "LISTEN", "UNLISTEN", "DISCARD", "DEALLOCATE"}
 _READING |= {"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"}
@@ -26,6 +26,20 @@ _MAY_WRITE_WITHIN = {"WITH", "EXPLAIN"}
 _WRITING = {"INSERT", "UPDATE", "DELETE", "MERGE", "CREATE"}
 _TRIGGER = re.compile(r"CREATE (?:TEMP |TEMPORARY )?TRIGGER\b")
 _MOST_WORDS = 4
+
+# What outlasts a transaction; SET LOCAL, SET CONSTRAINTS and SET TRANSACTION do not. Comments may stand before it.
+_CHANGE = (
+    r"(?:\s|/\*(?:[^*]|\*(?!/))*\*/|--[^\n]*\n)*"  # each of these in one way alone, or it would take for ever
+    r"(?:SET\s+(?!LOCAL\b|CONSTRAINTS\b|TRANSACTION\b)|RESET\b|DISCARD\b|LISTEN\b|UNLISTEN\b|PREPARE\b|DEALLOCATE\b"
+    r"|DECLARE\b|LOAD\b|ATTACH\b|DETACH\b|PRAGMA\s+[\w.]+\s*[=(]"
+    r"|CREATE\s+(?:OR\s+REPLACE\s+)?(?:GLOBAL\s+|LOCAL\s+)?TEMP(?:ORARY)?\b)"
+)
+_CHANGES_FIRST = re.compile(_CHANGE, re.IGNORECASE | re.DOTALL)
+_CHANGES_BEHIND = re.compile(f";{_CHANGE}", re.IGNORECASE | re.DOTALL)
+# Functions that do the same. A lock that outlives its run keeps every other worker waiting.
+_NAMED = ("set_config", "advisory_lock")
+_CALLS = re.compile(r"\bset_config\b|\bpg_(?:try_)?advisory_lock")
+_INTO_TEMP = re.compile(r"\binto\s+temp")
 
 
 def ends_the_transaction(sql: Any, *, nested: bool, session: Any = None) -> bool:
@@ -37,7 +51,26 @@ def ends_the_transaction(sql: Any, *, nested: bool, session: Any = None) -> bool
         session: the driver's connection that it goes to.
     """
     text = text_of(sql, session)
-    return bool(_ENDING.search(text)) and any(_is_an_end(words) for words in _statements(text, nested=nested))
+    lowered = text.lower()
+    # Statements may be long, and most hold none of the words.
+    return any(word in lowered for word in _ENDING) and any(
+        _is_an_end(words) for words in _statements(text, nested=nested)
+    )
+
+
+def changes_the_session(sql: Any, *, session: Any = None) -> bool:
+    """Whether any statement of a string changes what outlasts its transaction: a setting, a role, a temporary table.
+
+    Args:
+        sql: text, bytes, or what composes text.
+        session: the driver's connection that it goes to.
+    """
+    text = text_of(sql, session)
+    if _CHANGES_FIRST.match(text) or (";" in text and _CHANGES_BEHIND.search(text)):
+        return True
+    lowered = text.lower()
+    calls = any(name in lowered for name in _NAMED) and _CALLS.search(lowered)
+    return bool(calls or ("temp" in lowered and _INTO_TEMP.search(lowered)))
 
 
 def only_reads(sql: Any, *, nested: bool, session: Any = None) -> bool:

@@ -171,9 +171,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         guard="connections: session locks",
-        file="ultimat3_jobs/worker/connections.py",
-        old="bool(calls or _INTO_TEMP",
-        new="bool(_INTO_TEMP",
+        file="ultimat3_jobs/statements.py",
+        old="bool(calls or (",
+        new="bool((",
         test="tests/worker/test_connections.py::test_what_a_body_sets_for_its_session_is_not_seen_by_the_next",
         vendors=POSTGRESQL,
     ),

@@ -655,8 +655,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         guard="connections: what composes a statement is read",
         file="ultimat3_jobs/worker/connections.py",
-        old="_changes_the_session(text_of(sql, connection.connection))",
-        new="_changes_the_session(str(sql))",
+        old="changes_the_session(sql, session=connection.connection)",
+        new="changes_the_session(str(sql))",
         test="tests/worker/test_connections.py::test_what_a_body_sets_for_its_session_is_not_seen_by_the_next",
         vendors=POSTGRESQL,
     ),

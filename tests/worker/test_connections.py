@@ -19,7 +19,6 @@ from tests.working import history, row, run_due, states, working
 from ultimat3_jobs import NO_TENANT, Retry, Run, job
 from ultimat3_jobs.worker.attempt import in_surroundings
 from ultimat3_jobs.worker.connections import (
-    _changes_the_session,
     _thread,
     prepare_connections,
     replace_spoilt_connections,
@@ -392,15 +391,6 @@ def test_a_session_of_a_pool_stays_changed(monkeypatch: pytest.MonkeyPatch) -> N
         assert connection.alias not in watch.changed
     finally:
         replace_spoilt_connections()
-
-
-@pytest.mark.parametrize("number", [30, 20_000])
-def test_comments_before_a_statement_cost_next_to_nothing(number: int) -> None:
-    """Each in one way alone: a search that tries them in many would not end."""
-    comments = "/* a * b */ -- c\n" * number
-    assert not _changes_the_session(f"{comments}SELECT 1")
-    assert not _changes_the_session(f"/* a */ UPDATE x /* b */ SET n = 1; {comments} UPDATE x SET n = 1")
-    assert _changes_the_session(f"SELECT 1; {comments} SET x = 1")
 
 
 def test_a_body_may_share_its_connection_with_a_thread_and_what_that_changes_is_known() -> None:

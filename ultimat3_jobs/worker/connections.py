@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import select
 import threading
 from collections.abc import Callable
@@ -17,25 +16,13 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
 from ultimat3_jobs.logs import emit
-from ultimat3_jobs.statements import text_of
+from ultimat3_jobs.statements import changes_the_session
 from ultimat3_jobs.transactions import in_raw_transaction
 from ultimat3_jobs.worker.inflight import monotonic
 
 LONG_IDLE = 30.0
 """Seconds after which a connection is asked whether it still works before a body gets it."""
 
-# What outlasts a transaction; SET LOCAL, SET CONSTRAINTS and SET TRANSACTION do not. Comments may stand before it.
-_CHANGES_THE_SESSION = re.compile(
-    r"(?:^|;)(?:\s|/\*(?:[^*]|\*(?!/))*\*/|--[^\n]*\n)*"  # each of these in one way alone, or it would take for ever
-    r"(?:SET\s+(?!LOCAL\b|CONSTRAINTS\b|TRANSACTION\b)|RESET\b|DISCARD\b|LISTEN\b|UNLISTEN\b|PREPARE\b|DEALLOCATE\b"
-    r"|DECLARE\b|LOAD\b|ATTACH\b|DETACH\b|PRAGMA\s+[\w.]+\s*[=(]"
-    r"|CREATE\s+(?:OR\s+REPLACE\s+)?(?:GLOBAL\s+|LOCAL\s+)?TEMP(?:ORARY)?\b)",
-    re.IGNORECASE | re.DOTALL,
-)
-# Functions that do the same. A lock that outlives its run keeps every other worker waiting.
-_NAMED = ("set_config", "advisory_lock")
-_CALLS = re.compile(r"\bset_config\b|\bpg_(?:try_)?advisory_lock")
-_INTO_TEMP = re.compile(r"\binto\s+temp")
 _thread = threading.local()
 
 
@@ -110,15 +97,6 @@ def _clean(connection: BaseDatabaseWrapper, watch: _Watch) -> bool:
     return not connection.errors_occurred or connection.is_usable()
 
 
-def _changes_the_session(text: str) -> bool:
-    if _CHANGES_THE_SESSION.search(text):
-        return True
-    lowered = text.lower()
-    # To look for words is slow, and statements may be long.
-    calls = any(name in lowered for name in _NAMED) and _CALLS.search(lowered)
-    return bool(calls or _INTO_TEMP.search(lowered))
-
-
 class _Watch:
     """Wraps the statements of one run. A body may share its connection with threads of its own: they are seen too."""
 
@@ -130,7 +108,7 @@ class _Watch:
     def __call__(self, execute: Any, sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
         """Note where a body changes its session, such as its `search_path`: nobody can tell how to change it back."""
         connection = context["connection"]
-        if _changes_the_session(text_of(sql, connection.connection)):
+        if changes_the_session(sql, session=connection.connection):
             self.changed.add(connection.alias)
         self._cursors.add(context["cursor"])
         return execute(sql, params, many, context)
