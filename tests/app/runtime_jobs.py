@@ -67,11 +67,16 @@ def forking_in_a_step(run: Run, label: str, atomic: bool) -> str:
 @job(idempotency_key="{label}", tenant=NO_TENANT, retry=Retry(attempts=1))
 def terminating(run: Run, label: str, number: int) -> str:
     """Start a process and tell it to end, as those of a pool are told."""
-    child = get_context("fork").Process(target=time.sleep, args=[600])
+    child = get_context("fork").Process(target=_stay_until_orphaned, args=[os.getpid()])
     child.start()
     os.kill(child.pid or 0, number)
     child.join()
     return str(child.exitcode)
+
+
+def _stay_until_orphaned(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.05)
 
 
 @job(idempotency_key="{label}", tenant=NO_TENANT, retry=Retry(attempts=1))
