@@ -7,7 +7,7 @@ import logging
 
 from ultimat3_jobs.errors import JobsError, MigrationMissing
 from ultimat3_jobs.text import bounded
-from ultimat3_jobs.traces import message_of
+from ultimat3_jobs.traces import first_line
 
 MAX_WHY = 300
 
@@ -52,7 +52,7 @@ class FailureLog:
         if isinstance(error, JobsError):
             why, said = error.cause, {"cause": error.cause, "fix": error.fix}
         else:
-            why = bounded(message_of(error).strip().partition("\n")[0], MAX_WHY)
+            why = bounded(first_line(error), MAX_WHY)
             said = {"why": why}
         # What has not been migrated says all in two lines: a traceback has nothing to add.
         is_new = self._told != (type(error), why) and not isinstance(error, MigrationMissing)

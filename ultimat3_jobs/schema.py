@@ -17,6 +17,7 @@ from django.db.models import Model
 from ultimat3_jobs.errors import DriverUnavailable, MigrationMissing
 from ultimat3_jobs.sql import run
 from ultimat3_jobs.text import command_line, listed
+from ultimat3_jobs.traces import first_line
 
 APP = "ultimat3_jobs"
 
@@ -83,8 +84,8 @@ def unusable(alias: str, error: Error) -> DriverUnavailable:
     with suppress(Error):
         if fault := schema_fault(alias):
             return fault
-    first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-    return DriverUnavailable(f"the queue's database refused: {first}", fix=command_line("check", "--database", alias))
+    told = first_line(error) or repr(error)
+    return DriverUnavailable(f"the queue's database refused: {told}", fix=command_line("check", "--database", alias))
 
 
 def _is_in_memory(alias: str) -> bool:

@@ -58,6 +58,11 @@ def repr_of(value: object) -> str:
     return bounded(text, MAX_REPR)
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of the text of an exception; empty where it has none."""
+    return message_of(error).strip().partition("\n")[0]
+
+
 def format_error(error: BaseException, depth: int = 0) -> str:
     """Return an exception as Python prints it: its causes first, each with its traceback, and the members of a group.
 

@@ -475,8 +475,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "asking: rows whose error has no text are told of",
         "ultimat3_jobs/backfills/source.py",
-        "        first = message_of(error).strip()",
-        "        first = str(error).strip()",
+        "        first = first_line(error) or type",
+        "        first = str(error) or type",
         f"{ASKED}test_a_handler_and_rows_whose_error_has_no_text_are_told_of",
         SQLITE,
     ),

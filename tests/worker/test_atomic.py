@@ -14,9 +14,9 @@ from django.db import IntegrityError, OperationalError, connection, connections,
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.test.utils import CaptureQueriesContext
 from psycopg import sql
-from psycopg.adapt import Dumper
 
 from tests.app.models import Effect, Organization
+from tests.composing import Money, teach_money
 from tests.conftest import InThreads
 from tests.processes import wait_for
 from tests.working import age, declare, history, row, run_due, working
@@ -487,16 +487,9 @@ def test_a_body_that_closes_its_connection_fails_with_that_as_the_reason(goes_on
 
 @pytest.mark.postgresql_only(reason="SQLite's driver composes no statements")
 def test_an_end_beside_a_value_that_the_connection_alone_can_write_is_refused() -> None:
-    class Money:
-        pass
-
-    class MoneyDumper(Dumper):
-        def dump(self, obj: Any) -> bytes:
-            return b"7"
-
     def body(run: Run, n: int) -> None:
         write(run, n)
-        connection.connection.adapters.register_dumper(Money, MoneyDumper)
+        teach_money()
         with connection.cursor() as cursor:
             cursor.execute(sql.SQL("SELECT {}; COMMIT").format(sql.Literal(Money())))
 

@@ -11,9 +11,9 @@ from django.db import IntegrityError, close_old_connections, connection, connect
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from psycopg import sql
-from psycopg.adapt import Dumper
 
 from tests.app.models import Effect, Organization
+from tests.composing import Money, teach_money
 from tests.processes import wait_for
 from tests.working import history, row, run_due, states, working
 from ultimat3_jobs import NO_TENANT, Retry, Run, job
@@ -312,16 +312,8 @@ def test_what_a_body_sets_for_its_session_is_not_seen_by_the_next(statement: Any
 @pytest.mark.postgresql_only(reason="SQLite's driver composes no statements")
 @pytest.mark.parametrize("atomic", [True, False])
 def test_values_that_the_connection_alone_can_write_are_no_trouble(atomic: bool) -> None:
-    class Money:
-        pass
-
-    class MoneyDumper(Dumper):
-        def dump(self, obj: Any) -> bytes:
-            return b"7"
-
     def body(run: Run, n: int) -> None:
-        connection.ensure_connection()
-        connection.connection.adapters.register_dumper(Money, MoneyDumper)
+        teach_money()
         with connection.cursor() as cursor:
             cursor.execute(sql.SQL("SELECT {}").format(sql.Literal(Money())))
             seen.append(cursor.fetchone())

@@ -20,7 +20,7 @@ from ultimat3_jobs.backfills.asking import ask, told
 from ultimat3_jobs.backfills.commands import migrate_command
 from ultimat3_jobs.errors import BackfillSourceInvalid, JobsError
 from ultimat3_jobs.text import command_line, nearest
-from ultimat3_jobs.traces import message_of
+from ultimat3_jobs.traces import first_line, message_of
 
 if TYPE_CHECKING:
     from ultimat3_jobs.backfills.definition import BackfillDefinition
@@ -122,7 +122,7 @@ def readable(backfill: BackfillDefinition, rows: Rows) -> Iterator[None]:
     try:
         yield
     except DatabaseError as error:
-        first = message_of(error).strip().partition("\n")[0] or type(error).__name__
+        first = first_line(error) or type(error).__name__
         raise BackfillSourceInvalid(
             f"the rows of backfill {backfill.name!r} cannot be read from {rows.alias!r}: {first}",
             fix=migrate_command(alias=rows.alias)

@@ -146,7 +146,7 @@ class _Sweep:
         return facts.checksum
 
     def _require_its_table(self, cursor: Cursor) -> None:
-        """Refuse to go on over another table: of its rows none behind the cursor has been looked at.
+        """Refuse to go on over another table: nobody can tell whether any of its rows has been looked at.
 
         Raises:
             BackfillSourceChanged: where the source gives rows of another table, or of one in another database.

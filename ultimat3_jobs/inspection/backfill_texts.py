@@ -8,7 +8,8 @@ from ultimat3_jobs.backfills.passes import needs_another_pass
 from ultimat3_jobs.backfills.pending import PassStatus
 from ultimat3_jobs.inspection.error_texts import error_line
 from ultimat3_jobs.inspection.passes import PassReport, window_of
-from ultimat3_jobs.models import Backfill, Job
+from ultimat3_jobs.inspection.people_texts import by_and_why
+from ultimat3_jobs.models import Backfill
 from ultimat3_jobs.moments import instant, span
 from ultimat3_jobs.states import RETRYABLE, State
 from ultimat3_jobs.text import command_line, counted
@@ -60,8 +61,7 @@ def paused_text(one: PassReport) -> str:
     """Return who has paused a pass, since when and why; empty where nobody has."""
     if one.status is not PassStatus.PAUSED:
         return ""
-    by = f" by {one.row.paused_by}" if one.row.paused_by else ""
-    return f"paused at {instant(one.row.paused_at)}{by}: {one.row.pause_reason or 'no reason was given'}"
+    return f"paused at {instant(one.row.paused_at)}{by_and_why(one.row.paused_by, one.row.pause_reason)}"
 
 
 def ending_text(one: PassReport) -> str:
@@ -131,14 +131,8 @@ def why_text(one: PassReport) -> str:
     if one.is_live:
         return paused_text(one) or waiting_text(one)
     if one.status is PassStatus.CANCELLED and one.job is not None:
-        return f"cancelled{_cancelled(one.job)}"
+        return f"cancelled{by_and_why(one.job.cancel_requested_by, one.job.cancel_reason)}"
     return error_text(one)
-
-
-def _cancelled(job: Job) -> str:
-    """Return by whom a job was cancelled, and why."""
-    by = f" by {job.cancel_requested_by}" if job.cancel_requested_by else ""
-    return f"{by}: {job.cancel_reason or 'no reason was given'}"
 
 
 def status_text(one: PassReport) -> str:
@@ -180,7 +174,9 @@ def _ended(one: PassReport) -> str:
     if job is None:
         return "It did not complete, and its job has been deleted."
     if one.status is PassStatus.CANCELLED:
-        return f"It was cancelled at {instant(job.finished_at)}{_cancelled(job)}."
+        return (
+            f"It was cancelled at {instant(job.finished_at)}{by_and_why(job.cancel_requested_by, job.cancel_reason)}."
+        )
     if job.state in RETRYABLE:
         return f"It failed ({job.stop or 'no reason was kept'}): {error_text(one) or 'no error was kept'}"
     return f"It ended without completing: its job is {job.state}."

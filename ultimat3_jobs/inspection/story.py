@@ -15,6 +15,7 @@ from ultimat3_jobs.inspection.backfill_texts import paused_text
 from ultimat3_jobs.inspection.error_texts import error_line
 from ultimat3_jobs.inspection.look import Look
 from ultimat3_jobs.inspection.passes import PassReport, pass_of
+from ultimat3_jobs.inspection.people_texts import by, by_and_why
 from ultimat3_jobs.inspection.repair import mending
 from ultimat3_jobs.inspection.staged import staged_rows
 from ultimat3_jobs.inspection.step_texts import is_due, is_silent, why_suspended
@@ -137,7 +138,7 @@ def overview(job: Job, look: Look) -> str:
     if job.state in RETRYABLE:
         return f"{job.error_class or 'no error was kept'} ({job.stop or 'no reason was kept'})"
     if job.state == State.CANCELLED:
-        return f"cancelled{_by(job.cancel_requested_by)}: {job.cancel_reason or 'no reason was given'}"
+        return f"cancelled{by_and_why(job.cancel_requested_by, job.cancel_reason)}"
     if job.state == State.RUNNING:
         return _running(job, look)
     return _waiting(job, look)
@@ -261,17 +262,13 @@ def _why_running(job: Job, look: Look) -> str:
     elif job.visible_at:
         told += f" Its lease holds until {instant(job.visible_at)} and is renewed."
     if job.cancel_requested_at:
-        told += f" It was asked to stop at {instant(job.cancel_requested_at)}{_by(job.cancel_requested_by)}."
+        told += f" It was asked to stop at {instant(job.cancel_requested_at)}{by(job.cancel_requested_by)}."
     return told
 
 
 def _why_cancelled(job: Job) -> str:
     at = instant(job.cancel_requested_at or job.finished_at)
-    return f"It was cancelled at {at}{_by(job.cancel_requested_by)}: {job.cancel_reason or 'no reason was given'}."
-
-
-def _by(who: str) -> str:
-    return f" by {who}" if who else ""
+    return f"It was cancelled at {at}{by_and_why(job.cancel_requested_by, job.cancel_reason)}."
 
 
 def _stop(job: Job) -> str:
